@@ -441,6 +441,7 @@ void bind_array(nb::module_& m) {
   m.def("number_in", [](const std::string& where, nb::handle number, nb::handle dtype) {
     return number_in(number, dtype_of_python(dtype), where);
   });
+  m.def("is_own", [](const Array& a) { return is_own(live_array(a).memory()); });
   m.def("copy", [](const Array& a) { return live_array(a).clone(); });
   // The array itself where nobody can write to its memory, else a copy.
   m.def(

@@ -28,16 +28,17 @@ std::map<std::string, Setting> settings_of(nb::dict settings) {
       result[name] = nb::cast<bool>(value);
     } else if (nb::isinstance<nb::str>(value)) {
       result[name] = nb::cast<std::string>(value);
-    } else if (nb::isinstance<nb::int_>(value) || nb::hasattr(value, "__index__")) {
-      result[name] = integer_of(nb::int_(value), name, "a setting");
-    } else if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) {
+    } else if (const nb::object whole = nb::steal(PyNumber_Index(value.ptr())); whole.is_valid()) {
+      result[name] = integer_of(whole, name, "a setting");
+    } else if (PyErr_Clear(); nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) {
       std::string numbers;  // as a configuration file has them
       for (const nb::handle number : value)
         numbers += (numbers.empty() ? "" : ", ") + nb::cast<std::string>(nb::str(number));
       result[name] = numbers;
-    } else if (nb::isinstance<nb::float_>(value) || nb::hasattr(value, "__float__")) {
-      result[name] = nb::cast<double>(nb::float_(value));
+    } else if (const nb::object number = nb::steal(PyNumber_Float(value.ptr())); number.is_valid()) {
+      result[name] = nb::cast<double>(number);
     } else {
+      PyErr_Clear();
       throw UserError(name, "a setting must be a number, a text, True or False, or a list of numbers",
                       nb::cast<std::string>(nb::repr(value)));
     }
@@ -59,23 +60,16 @@ Tree<Array> array_tree(nb::handle tree, const std::string& what) {
       throw UserError(what, "arrays with numbers are needed", "a traced value", "call it outside the traced function");
     arrays.push_back(to_array(leaf, what));
   }
-  return named_tree(structure, arrays);
+  return named_tree(what, structure, arrays);
 }
 
-Tree<Array> inputs_of(nb::handle x) {
-  const Structure structure = flatten(x).second;
-  Tree<Array> inputs = array_tree(x, "x");
-  if (inputs.num_leaves() != structure.num_leaves())
-    throw UserError("x", "inputs must have names of their own", "two keys with the same text",
-                    "other keys, or a tuple of the inputs");
-  return inputs;
-}
+Tree<Array> inputs_of(nb::handle x) { return array_tree(x, "x"); }
 
 Tree<Value> value_tree(nb::handle tree, const std::string& what) {
   const auto [leaves, structure] = flatten(tree);
   std::vector<Value> values;
   for (const nb::object& leaf : leaves) values.push_back(to_value(leaf, what));
-  return named_tree(structure, values);
+  return named_tree(what, structure, values);
 }
 
 nb::object to_dicts(const Tree<Array>& tree) {

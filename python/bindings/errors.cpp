@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "bindings.h"
+#include "core/memory.h"
 #include "hotloop/cancel.h"
 
 namespace hotloop::python {
@@ -57,11 +58,18 @@ std::string in_python(std::string message) {
   return message;
 }
 
+void set_memory_error(const std::bad_alloc& error) noexcept {
+  const auto* array = dynamic_cast<const OutOfMemory*>(&error);
+  PyErr_Format(PyExc_MemoryError, "[memory] what a call computes must fit the memory. Received: %s. Try: %s",
+               array != nullptr ? array->array() : "a request for which there is none",
+               "smaller arrays, or fewer rows at a time");
+}
+
 void set_user_error(const UserError& error) noexcept {
   try {
     PyErr_SetString(g_user_error, in_python(error.what()).c_str());
-  } catch (const std::bad_alloc&) {
-    PyErr_NoMemory();
+  } catch (const std::bad_alloc& none) {
+    set_memory_error(none);
   }
 }
 
@@ -77,6 +85,8 @@ void bind_errors(nb::module_& m) {
       std::rethrow_exception(error);
     } catch (const UserError& found) {
       set_user_error(found);
+    } catch (const std::bad_alloc& none) {
+      set_memory_error(none);
     } catch (const nb::cast_error&) {
       PyErr_SetString(PyExc_TypeError, wrong_type);
     }
@@ -98,8 +108,8 @@ void set_python_error() noexcept {
     PyErr_SetString(g_cancelled, error.what());
   } catch (const nb::cast_error&) {
     PyErr_SetString(PyExc_TypeError, wrong_type);
-  } catch (const std::bad_alloc&) {
-    PyErr_NoMemory();
+  } catch (const std::bad_alloc& none) {
+    set_memory_error(none);
   } catch (const std::exception& error) {
     PyErr_SetString(PyExc_RuntimeError, error.what());
   }

@@ -35,13 +35,6 @@ Tree<Value> numbered(const std::vector<Value>& values) {
   return tree;
 }
 
-template <class T> Tree<T> state_tree(const Structure& structure, const std::vector<T>& leaves) {
-  Tree<T> tree = named_tree(structure, leaves);
-  if (tree.num_leaves() != leaves.size())
-    throw UserError("ode.solve", "keys of one dict must differ as text", structure.str(), "strings alone as keys");
-  return tree;
-}
-
 // fn(t, [leaves of y], [leaves of args]) -> list
 std::vector<Value> call(nb::handle fn, Value t, const Tree<Value>& y, const Tree<Value>& args) {
   const ScopeGuard scope;
@@ -121,7 +114,7 @@ nb::dict solve(nb::callable field, const ode::Solver& solver, nb::handle t0, nb:
   for (const nb::handle event : events) options.events.push_back(event_of(event));
   options.max_steps = max_steps;
   return parts_of(ode::solve(tree_function(std::move(field)), solver, scalar_of(t0, "t0"), scalar_of(t1, "t1"),
-                             state_tree(structure, to_values(y0, "y0")), options));
+                             named_tree("ode.solve", structure, to_values(y0, "y0")), options));
 }
 
 // The leaves of the state at t, from the parts of an interpolant.
@@ -145,7 +138,7 @@ ode::Tolerance tolerance_of(const Structure& structure, nb::handle tolerance, co
   if (!PyList_Check(tolerance.ptr())) return nb::cast<double>(nb::float_(tolerance));
   std::vector<Array> leaves;
   for (const nb::handle leaf : tolerance) leaves.push_back(to_array(leaf, name));
-  return state_tree(structure, leaves);
+  return named_tree("ode.solve", structure, leaves);
 }
 
 }  // namespace

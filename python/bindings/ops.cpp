@@ -43,7 +43,7 @@ nb::object number(Value result, std::span<const nb::handle> operands) {
 nb::object unary(const std::string& name, nb::handle x) {
   const ir::OpDef& op = ir::op(name);
   const nb::handle alone[] = {x};
-  if (const auto numbers = traced_numbers(alone, wants_floats(op)))
+  if (const auto numbers = traced_numbers(name, alone, wants_floats(op)))
     return number(ir::append_op(name, {(*numbers)[0]}), alone);
   const nb::handle operands[] = {x};
   return tracer(ir::append_op(name, promote(name, operands, wants_floats(op))));
@@ -52,7 +52,7 @@ nb::object unary(const std::string& name, nb::handle x) {
 nb::object binary(const std::string& name, nb::handle a, nb::handle b, bool floats) {
   const ir::OpDef& op = ir::op(name);
   const nb::handle operands[] = {a, b};
-  if (const auto numbers = traced_numbers(operands, floats || wants_floats(op)))
+  if (const auto numbers = traced_numbers(name, operands, floats || wants_floats(op)))
     return number(ir::append_op(name, *numbers), operands);
   const auto values = ir::broadcast_together(name, promote(name, operands, floats || wants_floats(op)));
   return tracer(ir::append_op(name, values));

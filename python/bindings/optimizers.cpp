@@ -24,8 +24,8 @@ nb::tuple update(const optim::Optimizer& optimizer, nb::handle grads, nb::handle
   std::vector<Value> p, g;
   for (const nb::object& leaf : leaves) p.push_back(to_value(leaf, "params"));
   for (const nb::object& leaf : flatten_like(structure, grads, "grads")) g.push_back(to_value(leaf, "grads"));
-  const auto [next, next_state] =
-      optimizer.update(named_tree(structure, g), value_tree(state, "state"), named_tree(structure, p));
+  const auto [next, next_state] = optimizer.update(named_tree("grads", structure, g), value_tree(state, "state"),
+                                                   named_tree("params", structure, p));
   std::vector<nb::object> next_leaves;
   for (const Value& v : next.flatten()) next_leaves.push_back(tracer(v));
   return nb::make_tuple(unflatten(structure, next_leaves), to_dicts(next_state));

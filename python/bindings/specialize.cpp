@@ -11,7 +11,6 @@
 #include "hotloop/ops.h"
 #include "interrupt.h"
 #include "runtime/executable.h"
-#include "runtime/pool.h"
 #include "tracer.h"
 
 namespace hotloop::python {
@@ -124,9 +123,12 @@ Specialization::Specialization(nb::handle fn, const std::string& name, const Arg
     const auto paths = leaf_paths(structure_);
     nb::tuple first;
     if (bound != nullptr) first = nb::make_tuple(bound_tracers(program, *bound));
+    std::vector<Value> inputs;
     std::vector<nb::object> tracers;
-    for (std::size_t i = 0; i < types_.size(); ++i)
-      tracers.push_back(tracer(program.graph().add_input(types_[i].type, paths[i]), types_[i].weak, types_[i].is_wide));
+    for (std::size_t i = 0; i < types_.size(); ++i) {
+      inputs.push_back(program.graph().add_input(types_[i].type, paths[i]));
+      tracers.push_back(tracer(inputs.back(), types_[i].weak, types_[i].is_wide));
+    }
     const nb::object call = unflatten(Structure(arguments.tokens), tracers);
     const nb::object args = first + nb::object(call[0]);
     const nb::object result = nb::steal(PyObject_Call(fn.ptr(), args.ptr(), nb::object(call[1]).ptr()));
@@ -146,6 +148,9 @@ Specialization::Specialization(nb::handle fn, const std::string& name, const Arg
     }
     program.graph().set_outputs(std::move(outputs));
     lifted_ = program.lifted();
+    for (const Program::Limit& limit : program.limits())
+      if (const auto input = std::ranges::find(inputs, limit.number); input != inputs.end())
+        limits_.push_back({static_cast<std::size_t>(input - inputs.begin()), limit.dtype, limit.where});
     graph = program.shared_graph();
   }
   {
@@ -228,20 +233,25 @@ void Specialization::hold_arrays(Arguments& a) {
 
 void Specialization::launch(Arguments& a) const {
   const Executable::Impl& impl = executable_->impl();
-  if (!a.donated.empty()) take_donated(a);
+  for (const Limit& limit : limits_) (void)number_in(a.objects[limit.leaf], limit.dtype, limit.where);
   a.inputs.clear();
   a.outputs.clear();
   a.results.clear();
   for (const Leaf& leaf : a.leaves) a.inputs.push_back(const_cast<void*>(leaf.view.data));
   if (!is_bound_)
     for (const Array& array : lifted_) a.inputs.push_back(const_cast<void*>(array.raw()));
-  for (const ValueType& type : impl.outputs) {
-    const std::size_t bytes = static_cast<std::size_t>(type.shape.size()) * size_of(type.dtype);
-    const int taken = taken_over_.empty() ? -1 : taken_over_[a.results.size()];
-    a.results.push_back(
-        Array::wrap(type.dtype, type.shape,
-                    taken < 0 ? runtime::array_pool().take(bytes) : a.taken[static_cast<std::size_t>(taken)].memory()));
-    a.outputs.push_back(a.results.back().raw());
+  const auto taken_by = [&](std::size_t result) { return taken_over_.empty() ? -1 : taken_over_[result]; };
+  for (std::size_t r = 0; r < impl.outputs.size(); ++r) {
+    const ValueType& type = impl.outputs[r];
+    a.results.push_back(Array::wrap(type.dtype, type.shape, taken_by(r) < 0 ? runtime::result_memory(type) : nullptr));
+  }
+  // Only now: a call without memory for its results takes nothing.
+  if (!a.donated.empty()) take_donated(a);
+  for (std::size_t r = 0; r < a.results.size(); ++r) {
+    Array& result = a.results[r];
+    if (const int taken = taken_by(r); taken >= 0)
+      result = Array::wrap(result.dtype(), result.shape(), a.taken[static_cast<std::size_t>(taken)].memory());
+    a.outputs.push_back(result.raw());
   }
   const auto work = [&] { executable_->run_raw(a.inputs.data(), a.outputs.data(), rows_); };
   if (work_ < work_to_release_gil) {

@@ -103,8 +103,16 @@ class Specialization {
   // Takes the arrays of donated leaves out of the caller's objects, all or none.
   void take_donated(Arguments& arguments) const;
 
+  // A leaf that is a Python number and must fit the dtype which the program takes it in.
+  struct Limit {
+    std::size_t leaf;
+    DType dtype;
+    std::string where;
+  };
+
   std::string name_;
   std::vector<LeafType> types_;
+  std::vector<Limit> limits_;
   std::vector<int> taken_over_;  // for each result the place among the donated leaves whose memory it gets, or -1
   Structure structure_, result_structure_;
   bool one_result_ = false, is_bound_ = false;

@@ -76,6 +76,7 @@ Value fitted(const Tracer& tracer, DType dtype, const std::string& where) {
   if (t.is_wide && dtype == DType::I32)
     throw UserError(where, "a number must fit the array's dtype", "an integer of more than 32 bits with i32",
                     "an array of int64");
+  if (t.weak && g_program != nullptr) g_program->must_fit(t.value, dtype, where);
   return cast(t.value, dtype);
 }
 
@@ -193,6 +194,14 @@ Value Program::lift(const Array& array) {
 Array Program::lifted_from(Value value) const {
   const auto it = std::ranges::find(lifted_values_, value);
   return it == lifted_values_.end() ? Array() : lifted_[static_cast<std::size_t>(it - lifted_values_.begin())];
+}
+
+void Program::must_fit(Value number, DType dtype, const std::string& where) {
+  // What i32 does not hold is_wide tells; i64 holds every integer.
+  const bool always = is_float(dtype) || dtype == DType::Bool ||
+                      (number.dtype() == DType::I64 && (dtype == DType::I32 || dtype == DType::I64));
+  const auto is_it = [&](const Limit& limit) { return limit.number == number && limit.dtype == dtype; };
+  if (!always && std::ranges::none_of(limits_, is_it)) limits_.push_back({number, dtype, where});
 }
 
 Array lifted_from(Value value) { return g_program == nullptr ? Array() : g_program->lifted_from(value); }
@@ -320,14 +329,15 @@ std::vector<Value> promote(const std::string& where, std::span<const nb::handle>
   if (floats && !is_float(dtype)) dtype = DType::F32;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (!values[i].defined())
-      values[i] = number_as(operands[i], dtype, "promote");
+      values[i] = number_as(operands[i], dtype, where);
     else if (values[i].dtype() != dtype)
       values[i] = cast(values[i], dtype);
   }
   return values;
 }
 
-std::optional<std::vector<Value>> traced_numbers(std::span<const nb::handle> operands, bool floats) {
+std::optional<std::vector<Value>> traced_numbers(const std::string& where, std::span<const nb::handle> operands,
+                                                 bool floats) {
   bool traced = false;
   for (const nb::handle operand : operands) {
     if (is_tracer(operand)) {
@@ -344,7 +354,7 @@ std::optional<std::vector<Value>> traced_numbers(std::span<const nb::handle> ope
   if (!traced) return std::nullopt;
   std::vector<Value> values;
   for (const nb::handle operand : operands)
-    values.push_back(number_as(operand, floats ? DType::F64 : DType::I64, "promote"));
+    values.push_back(number_as(operand, floats ? DType::F64 : DType::I64, where));
   return values;
 }
 

@@ -57,6 +57,15 @@ class Program {
   // The array that a value was lifted from; undefined for any other value.
   Array lifted_from(Value value) const;
 
+  // A Python number that the program takes in `dtype`, if it is an argument: what does not fit a call must refuse, as a trace does of one it knows.
+  struct Limit {
+    Value number;
+    DType dtype;
+    std::string where;
+  };
+  void must_fit(Value number, DType dtype, const std::string& where);
+  const std::vector<Limit>& limits() const { return limits_; }
+
  private:
   std::shared_ptr<Graph> graph_;
   TraceScope trace_;
@@ -65,6 +74,7 @@ class Program {
   Program* previous_;
   std::vector<Array> lifted_;
   std::vector<Value> lifted_values_;
+  std::vector<Limit> limits_;
 };
 
 // The array that a value of the program under trace was lifted from, which no call changes; undefined for any other value.
@@ -135,7 +145,8 @@ TracedFunction traced_function(nb::callable fn);
 // Operands on one dtype by the promotion table (see hotloop.result_type): Python numbers and weak tracers follow the others.
 std::vector<Value> promote(const std::string& where, std::span<const nb::handle> operands, bool floats = false);
 // The operands as f64 or i64 scalars, if they are all Python numbers and one of them at least is traced; bools are no numbers here.
-std::optional<std::vector<Value>> traced_numbers(std::span<const nb::handle> operands, bool floats);
+std::optional<std::vector<Value>> traced_numbers(const std::string& where, std::span<const nb::handle> operands,
+                                                 bool floats);
 DType promote_types(DType a, DType b);
 
 }  // namespace hotloop::python

@@ -329,6 +329,26 @@ std::string detail::child_name(const Token& container, std::size_t index, const 
   return name_of_child(container, index, walk.tokens, walk.at);
 }
 
+void detail::equal_names(const std::string& where, const std::string& name) {
+  throw UserError(where, "the keys of a dict must differ as text", "two keys '" + name + "'", "strings alone as keys");
+}
+
+namespace {
+
+// The same for equal structures: of what equality looks at, kinds and texts.
+Py_hash_t hash_of(const Structure& structure) {
+  std::size_t h = structure.tokens().size();
+  const auto mix = [&](std::size_t v) { h = (h ^ v) * 0x9e3779b97f4a7c15u; };
+  for (const Token& token : structure.tokens()) {
+    mix(static_cast<std::size_t>(token.kind) + 16 * static_cast<std::size_t>(token.arity));
+    if (token.object != nullptr && PyUnicode_CheckExact(token.object))
+      mix(static_cast<std::size_t>(PyObject_Hash(token.object)));
+  }
+  return static_cast<Py_hash_t>(h >> 1);
+}
+
+}  // namespace
+
 void bind_trees(nb::module_& m) {
   nb::class_<Structure>(m, "Structure", "The structure of a tree, without its leaves.")
       .def_prop_ro("num_leaves", &Structure::num_leaves)
@@ -344,6 +364,7 @@ void bind_trees(nb::module_& m) {
             return nb::isinstance<Structure>(b) && a.equals(nb::cast<const Structure&>(b).tokens());
           },
           nb::arg("other").none())
+      .def("__hash__", &hash_of)
       .def("__repr__", [](const Structure& s) { return "Structure(" + s.str() + ")"; });
   m.def(
       "tree_flatten", [](nb::handle tree) { return flatten(tree); }, nb::arg("tree").none());

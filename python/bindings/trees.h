@@ -5,6 +5,7 @@
 // making and comparing them allocates next to nothing.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -53,8 +54,9 @@ nb::object unflatten(const Structure& structure, const std::vector<nb::object>& 
 // "['a'][0].x" for each leaf.
 std::vector<std::string> leaf_paths(const Structure& structure);
 
-// A hotloop::Tree with the same names: keys, positions and field names become children.
-template <class T> Tree<T> named_tree(const Structure& structure, const std::vector<T>& leaves);
+// A hotloop::Tree with the same names: keys, positions and field names become children. UserError of `where` for keys that are the same text, as 1 and "1".
+template <class T>
+Tree<T> named_tree(const std::string& where, const Structure& structure, const std::vector<T>& leaves);
 // A Tree as nested dicts of Python objects.
 template <class T, class F> nb::object to_dicts(const Tree<T>& tree, F&& convert) {
   if (tree.is_leaf()) return convert(tree.leaf());
@@ -66,25 +68,32 @@ template <class T, class F> nb::object to_dicts(const Tree<T>& tree, F&& convert
 
 namespace detail {
 struct NameWalk {
+  const std::string& where;
   const Tokens& tokens;
   std::size_t at = 0, leaf = 0;
 };
 std::string child_name(const Token& container, std::size_t index, const NameWalk& walk);
+[[noreturn]] void equal_names(const std::string& where, const std::string& name);
 template <class T> Tree<T> named(NameWalk& walk, const std::vector<T>& leaves) {
   const Token token = walk.tokens[walk.at++];
   if (token.kind == Token::Kind::Leaf) return Tree<T>(leaves[walk.leaf++]);
   Tree<T> result;
   for (std::int32_t i = 0; i < token.arity; ++i) {
     const std::string name = child_name(token, static_cast<std::size_t>(i), walk);
-    if (token.kind == Token::Kind::Dict) ++walk.at;  // the key
+    if (token.kind == Token::Kind::Dict) {
+      if (std::ranges::any_of(result.children(), [&](const auto& child) { return child.first == name; }))
+        equal_names(walk.where, name);
+      ++walk.at;  // the key
+    }
     result.set(name, named(walk, leaves));
   }
   return result;
 }
 }  // namespace detail
 
-template <class T> Tree<T> named_tree(const Structure& structure, const std::vector<T>& leaves) {
-  detail::NameWalk walk{structure.tokens()};
+template <class T>
+Tree<T> named_tree(const std::string& where, const Structure& structure, const std::vector<T>& leaves) {
+  detail::NameWalk walk{where, structure.tokens()};
   return detail::named(walk, leaves);
 }
 

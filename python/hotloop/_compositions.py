@@ -7,7 +7,7 @@ import numpy
 from hotloop import _core, _manipulation, _reductions
 from hotloop._creation import _from_numpy, linspace
 from hotloop._dtypes import float32
-from hotloop._op import checked_axis, exporter, extents, integer
+from hotloop._op import checked_axis, checked_extent, exporter, extents, integer, number, pair
 
 __all__ = ["tri", "tril_indices", "triu_indices", "diag_indices", "logspace"]
 _export = exporter(__all__)
@@ -52,16 +52,16 @@ def triu_indices(n, /, k=0, m=None):
 
 def diag_indices(n, /, ndim=2):
     """The places of the main diagonal of an array with `ndim` axes of n elements: `ndim` times 0 .. n - 1, int32."""
-    (n,) = extents("diag_indices", n)
+    n = checked_extent("diag_indices", "n", n)
     return tuple(_from_numpy(numpy.arange(n), "int32") for _ in range(integer("diag_indices", "ndim", ndim)))
 
 
 def logspace(start, stop, /, num=50, endpoint=True, base=10.0, dtype=None, *, axis=0):
     """base**start to base**stop, the exponents evenly spaced, as `linspace` spaces them."""
     if any(isinstance(end, (_core.Tracer, _core.Array, numpy.ndarray)) for end in (start, stop, base)):
-        powers = base ** linspace(start, stop, num, endpoint=endpoint, axis=axis)
+        powers = (base if hasattr(base, "dtype") else number("logspace", "base", base)) ** linspace(start, stop, num, endpoint=endpoint, axis=axis)
         return powers if dtype is None else _core.cast(powers, dtype)
-    return _from_numpy(numpy.logspace(start, stop, *extents("logspace", num), endpoint=endpoint, base=base, axis=axis), float32 if dtype is None else dtype)
+    return _from_numpy(numpy.logspace(*(number("logspace", name, v) for name, v in (("start", start), ("stop", stop))), checked_extent("logspace", "num", num), endpoint=endpoint, base=number("logspace", "base", base), axis=axis), float32 if dtype is None else dtype)
 
 
 @_export(2)
@@ -85,7 +85,7 @@ def atleast_2d(x, /):
 @_export(1)
 def column_stack(arrays, /):
     """Vectors as the columns of a matrix, and matrices beside them."""
-    arrays = [_core.to_tracer(a) for a in arrays]
+    arrays = [_core.to_tracer(a) for a in _manipulation.several("column_stack", arrays)]
     return _manipulation.concat([_core.reshape(a, (a.size, 1)) if a.ndim < 2 else a for a in arrays], axis=1)
 
 
@@ -107,7 +107,7 @@ def vander(x, n=None, /, increasing=False):
     x = _core.to_tracer(x)
     if x.ndim != 1:
         raise _core.UserError(f"[vander] x must be a vector. Received: {x._type}. Try: hl.vmap() for several.")
-    (n,) = extents("vander", x.size if n is None else n)
+    n = checked_extent("vander", "n", x.size if n is None else n)
     powers = [_core.cast(_core.full(1.0, "int32", x.shape), x.dtype)]
     while len(powers) < n:
         powers.append(powers[-1] * x)
@@ -130,7 +130,7 @@ def polyval(p, x, /):
 def rot90(x, k=1, /, axes=(0, 1)):
     """x turned by k quarters in the plane of two axes, from the first towards the second."""
     x = _core.to_tracer(x)
-    first, second = (checked_axis("rot90", a, x.ndim) for a in axes)
+    first, second = (checked_axis("rot90", a, x.ndim) for a in pair("rot90", "axes", axes))
     if first == second:
         raise _core.UserError(f"[rot90] axes must be two different ones. Received: {axes}.")
     k = integer("rot90", "k", k) % 4

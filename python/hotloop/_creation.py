@@ -5,11 +5,11 @@ import math
 import numpy
 
 from hotloop import _core
-from hotloop._dtypes import float32, int32, int64
+from hotloop._dtypes import dtype_of, float32, int32, int64
 from hotloop._elementwise import where
 from hotloop._manipulation import diagonal_of, moveaxis, pad
 from hotloop._names import kind_of
-from hotloop._op import checked_axis, extents, integer, op
+from hotloop._op import checked_axis, checked_extent, extents, integer, number, op
 
 __all__ = ["asarray", "from_dlpack", "zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like", "arange", "linspace", "eye", "diag", "tril", "triu", "meshgrid", "one_hot"]
 
@@ -18,16 +18,37 @@ def asarray(x, dtype=None, *, copy=None):
     """x as an array: numbers, lists of numbers, NumPy arrays, and whatever has `__dlpack__`, the buffer protocol or `__array__`.
 
     Memory is shared where the layout allows (contiguous, aligned, native byte order) unless `copy` is true. Python floats become
-    float32 and integers int32 (int64 where they do not fit). UserError for what holds no numbers of at most 64 bits.
+    float32 and integers int32 (int64 where they do not fit). UserError for what holds no numbers of at most 64 bits, and with copy=False for what
+    cannot be shared.
     """
     if _core.is_tracing() and not isinstance(x, (numpy.ndarray, _core.Array)):
         traced = _core.to_tracer(x)
         return traced if dtype is None else _core.cast(traced, dtype)
+    if copy is False:
+        return _shared(x, dtype)
     array = _core.asarray(x)
     if dtype is not None and _core.dtype(dtype) != array.dtype:
         # Integers of a list may need all their 64 bits.
         return _core.cast(_core.asarray(numpy.asarray(x)) if isinstance(x, (list, tuple)) else array, dtype)
     return _core.copy(array) if copy else array
+
+
+def _shared(x, dtype):
+    """x as an array without a copy."""
+    if isinstance(x, _core.Array):
+        array = x
+    else:
+        try:
+            # Whatever holds no array, as a list, NumPy refuses.
+            array = _core.asarray(x if hasattr(x, "__dlpack__") else numpy.asarray(x, copy=False))
+        except ValueError as error:
+            if isinstance(error, _core.UserError):
+                raise
+            array = None
+    if array is None or (array is not x and _core.is_own(array)) or (dtype is not None and _core.dtype(dtype) != array.dtype):
+        what = f"an array of {array.dtype}, for {_core.dtype(dtype)}" if array is not None and dtype is not None and _core.dtype(dtype) != array.dtype else kind_of(x)
+        raise _core.UserError(f"[asarray] with copy=False an array must lie in memory as it is wanted: contiguous, aligned, in its dtype. Received: {what}. Try: copy=None.")
+    return array
 
 
 def from_dlpack(x, /, *, device=None, copy=None):
@@ -53,10 +74,16 @@ def _full(where, shape, fill_value, dtype):
     if dtype is None:
         dtype = _core.asarray(fill_value).dtype
     if _core.is_tracing():
-        return _core.full(fill_value, dtype, shape)
+        return _core.broadcast_to(_core.fitted(where, fill_value, dtype), shape)
     if type(fill_value) in (bool, int, float):
-        fill_value = numpy.asarray(_core.number_in(where, fill_value, dtype))
-    return _core.copy(_core.asarray(numpy.full(shape, fill_value, _core.dtype(dtype))))
+        fill_value = _core.number_in(where, fill_value, dtype)
+    else:
+        _core.asarray(fill_value, where)  # refused in the function's name
+        fill_value = asarray(fill_value, dtype)
+    try:
+        return _core.copy(_core.asarray(numpy.full(shape, fill_value)))
+    except ValueError:
+        raise _core.UserError(f"[{where}] the value must broadcast to the shape. Received: {fill_value.shape} for {shape}.") from None
 
 
 def zeros(shape, dtype=float32):
@@ -76,23 +103,27 @@ def empty(shape, dtype=float32):
 
 def full_like(x, /, fill_value, dtype=None):
     """`fill_value` in the shape and dtype of x."""
+    return _like("full_like", x, fill_value, dtype)
+
+
+def _like(where, x, fill_value, dtype):
     x = x if hasattr(x, "shape") and hasattr(x, "dtype") else asarray(x)
-    return full(tuple(x.shape), fill_value, x.dtype if dtype is None else dtype)
+    return _full(where, tuple(x.shape), fill_value, dtype_of(where, x) if dtype is None else dtype)
 
 
 def zeros_like(x, /, dtype=None):
     """Zeros in the shape and dtype of x."""
-    return full_like(x, 0, dtype)
+    return _like("zeros_like", x, 0, dtype)
 
 
 def ones_like(x, /, dtype=None):
     """Ones in the shape and dtype of x."""
-    return full_like(x, 1, dtype)
+    return _like("ones_like", x, 1, dtype)
 
 
 def empty_like(x, /, dtype=None):
     """Zeros in the shape and dtype of x."""
-    return full_like(x, 0, dtype)
+    return _like("empty_like", x, 0, dtype)
 
 
 def _from_numpy(values, dtype):
@@ -104,6 +135,9 @@ def _from_numpy(values, dtype):
 def arange(start, /, stop=None, step=1, dtype=None):
     """start, start + step, ... up to and without stop. int32 if all are integers (int64 where they do not fit), else float32. All must
     be known numbers."""
+    for name, given in (("start", start), ("stop", stop), ("step", step)):
+        if name != "stop" or given is not None:
+            number("arange", name, given)
     if step == 0:
         raise _core.UserError("[arange] the step must not be 0. Received: 0. Try: hl.full(n, start).")
     values = numpy.arange(start, step=step) if stop is None else numpy.arange(start, stop, step)
@@ -125,7 +159,7 @@ def linspace(start, stop, /, num, dtype=None, *, endpoint=True, axis=0):
     Of numbers float32; of ends that are arrays, traced or not, their floating dtype, with the derivatives of start + i step. Ends with axes, which broadcast,
     give (num, ...); `axis`: where the axis of num stands among those.
     """
-    (num,) = extents("linspace", num)
+    num = checked_extent("linspace", "num", num)
     if any(isinstance(end, (_core.Tracer, _core.Array, numpy.ndarray)) for end in (start, stop)):
         values = _spaced(start, stop, num, dtype, bool(endpoint))
         return moveaxis(values, 0, axis) if axis != 0 else values
@@ -155,7 +189,7 @@ def eye(n_rows, n_cols=None, /, *, k=0, dtype=float32):
 
 def diag(x, /, *, k=0):
     """The matrix with the vector x on its k-th diagonal and zeros elsewhere; of a matrix its k-th diagonal. As numpy.diag."""
-    x = x if isinstance(x, _core.Tracer) else _core.asarray(x)
+    x, k = x if isinstance(x, _core.Tracer) else _core.asarray(x, "diag"), integer("diag", "k", k)
     if x.ndim == 2:
         return diagonal_of(x, k)
     if x.ndim != 1:
@@ -203,5 +237,5 @@ def one_hot(indices, /, num_classes, dtype=float32):
     from hotloop._elementwise import equal
     from hotloop._manipulation import expand_dims
 
-    classes = numpy.arange(num_classes, dtype="int32")
+    classes = numpy.arange(checked_extent("one_hot", "num_classes", num_classes), dtype="int32")
     return astype(equal(expand_dims(asarray(indices), axis=-1), classes), dtype)

@@ -13,7 +13,7 @@ import numpy
 from hotloop import _core
 from hotloop._control import run_traced
 from hotloop._names import kind_of
-from hotloop._op import op
+from hotloop._op import function, op
 from hotloop._transforms import (
     _argnums,
     _flat,
@@ -26,6 +26,7 @@ from hotloop._transforms import (
     _transformed,
     _vmap,
     _zeros,
+    checked_directions,
     checked_floats,
     vmap,
 )
@@ -44,7 +45,7 @@ def jvp_many(fn, primals, tangents):
 
     primals, tangents: tuples of trees of one structure. What does not depend on the direction is computed once.
     """
-    return run_traced(_name(fn), lambda p, t: _jvp_many(fn, p, t), tuple(primals), tuple(tangents))
+    return run_traced(_name(fn), lambda p, t: _jvp_many(fn, p, t), *checked_directions("jvp_many", fn, primals, tangents))
 
 
 def _jvp_many(fn, primals, tangents):
@@ -181,6 +182,9 @@ def gauss_newton_vp(model, loss, x, v):
     log-likelihood of an exponential family in its natural parameters this is the Fisher matrix of the model.
     """
 
+    function("gauss_newton_vp", "the model", model)
+    function("gauss_newton_vp", "the loss", loss)
+
     def traced(structure, leaves, vectors):
         keep = {}
         flat_model = _flat(lambda x: model(x), _tuple_of(structure), keep)
@@ -191,6 +195,8 @@ def gauss_newton_vp(model, loss, x, v):
 
 def fisher_vp(fn, x, v):
     """(1/N) sum_n g_n g_n^T v, g_n the gradient of fn(x)[n], the losses of N samples: the empirical Fisher matrix times v."""
+
+    function("fisher_vp", "what is differentiated", fn)
 
     def traced(structure, leaves, vectors):
         return _core.fisher_vp(_flat(lambda x: fn(x), _tuple_of(structure), {}), leaves, vectors)

@@ -6,14 +6,14 @@ import operator
 import numpy
 
 from hotloop import _core
-from hotloop._op import op
+from hotloop._op import checked_extent, extents, integer, number, op, with_signature
 
 
 def key(seed):
     """The key of an integer seed of at most 64 bits, known or traced; of several seeds `hl.vmap(hl.random.key)(seeds)`."""
     if _core.is_tracer(seed):
         return _key_of_traced(seed)
-    seed = operator.index(seed)
+    seed = integer("random", "a seed", seed)
     if not -(2**63) <= seed < 2**64:
         raise _core.UserError(f"[random] a seed has at most 64 bits. Received: {seed}.")
     return _core.asarray(numpy.array([seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF], dtype=numpy.uint32))
@@ -40,13 +40,13 @@ def checked_key(k):
 
 def dims(shape):
     """A shape, or its only extent, as a tuple."""
-    return tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    return extents("random", shape)
 
 
 @op(1)
 def split(key, num=2, /):
     """`num` independent keys: (num, 2). They differ: for one key, Philox is a permutation of its counters."""
-    return _core.random_bits(checked_key(key), (num, 2))
+    return _core.random_bits(checked_key(key), (checked_extent("random", "the number of keys", num), 2))
 
 
 @op(2)
@@ -126,18 +126,31 @@ def open_unit(key, shape, dtype):
     return high * 2.0**-26 + (_core.cast(_upper_bits(words[..., 1], 6), dtype) * 2.0**-52 + 2.0**-53)
 
 
-@op(1)
+@with_signature
 def uniform(key, /, shape=(), dtype="float32", low=0.0, high=1.0):
     """Uniform in [low, high), from 24 random bits for float32 and 53 for float64."""
-    drawn = unit(checked_key(key), dims(shape), dtype)
-    known = isinstance(high, (int, float)) and isinstance(low, (int, float))
-    if known and (low, high) == (0, 1):
-        return drawn
-    drawn = drawn * (high - low) + low
-    if known and low < high:
-        # What rounding took to `high` is the number below it.
-        drawn = _core.binary("min", drawn, float(numpy.nextafter(numpy.asarray(high, drawn.dtype), numpy.asarray(low, drawn.dtype))))
-    return drawn
+    shape, dtype = dims(shape), checked_float(dtype)
+    if not (isinstance(high, (int, float)) and isinstance(low, (int, float))):
+        return _uniform_between(key, *(number("random", name, x) if x is None else x for name, x in (("low", low), ("high", high))), shape, dtype)
+    if (low, high) == (0, 1):
+        return _uniform(key, None, None, None, shape, dtype)
+    # Of numbers of the dtype one program serves all. What rounding took to `high` is the number below it.
+    span, first, end = (_core.number_in("random", x, dtype) for x in (high - low, low, high))
+    last = numpy.nextafter(numpy.asarray(end), numpy.asarray(first)) if low < high else None
+    return _uniform(key, span, first, last, shape, dtype)
+
+
+@op(4)
+def _uniform(key, span, low, last, shape, dtype, /):
+    drawn = unit(checked_key(key), shape, dtype)
+    if span is not None:
+        drawn = drawn * span + low
+    return drawn if last is None else _core.binary("min", drawn, last)
+
+
+@op(3)
+def _uniform_between(key, low, high, shape, dtype, /):
+    return unit(checked_key(key), shape, dtype) * (high - low) + low
 
 
 @op(1)

@@ -36,21 +36,32 @@ def result_type(*arrays_and_dtypes):
 
     hotloop.result_type(hotloop.int32, hotloop.float32) is float32.
     """
-    dtypes = [d for d in arrays_and_dtypes if not _is_number(d)]
+    dtypes = [dtype_of("result_type", d) if hasattr(d, "dtype") else _core.dtype(d) for d in arrays_and_dtypes if not _is_number(d)]
     numbers = [d for d in arrays_and_dtypes if _is_number(d)]
-    result = functools.reduce(_core.promote_types, [_core.dtype(getattr(d, "dtype", d)) for d in dtypes]) if dtypes else None
-    for number in numbers:
-        kind = float32 if isinstance(number, float) else bool if isinstance(number, builtins.bool) else int32 if -(2**31) <= number < 2**31 else int64
-        if result is None or (result.kind != "f" and kind.kind == "f") or (result.kind == "b" and kind.kind != "b"):
-            result = kind
-    if result is None:
+    if not arrays_and_dtypes:
         raise _core.UserError("[result_type] there must be at least one array or dtype. Received: none.")
+    kinds = [float32 if isinstance(n, float) else bool if isinstance(n, builtins.bool) else int32 if -(2**31) <= n < 2**31 else int64 for n in numbers]
+    weak = functools.reduce(_core.promote_types, kinds) if kinds else None
+    result = functools.reduce(_core.promote_types, dtypes) if dtypes else weak
+    if weak is not None and ((weak.kind == "f" and result.kind != "f") or (weak.kind != "b" and result.kind == "b")):
+        result = weak
+    for number in numbers:
+        _core.number_in("result_type", number, result)
     return result
+
+
+def dtype_of(where, x):
+    """The dtype of x as an array: of another one of NumPy's that to which it is converted on the way in."""
+    if isinstance(x, (_core.Array, _core.Tracer)):
+        return x.dtype
+    dtype = getattr(x, "dtype", None)
+    return _core.asarray(numpy.empty(0, dtype) if isinstance(dtype, numpy.dtype) else x, where).dtype
 
 
 def can_cast(from_, to, /):
     """Whether promotion leads from one dtype (or an array's) to another: hotloop.can_cast(hotloop.int32, hotloop.float64) is True."""
-    return _core.promote_types(_core.dtype(getattr(from_, "dtype", from_)), _core.dtype(to)) == _core.dtype(to)
+    from_ = dtype_of("can_cast", from_) if hasattr(from_, "dtype") else _core.dtype(from_)
+    return _core.promote_types(from_, _core.dtype(to)) == _core.dtype(to)
 
 
 _KINDS = {

@@ -132,6 +132,8 @@ def round(x, /, decimals=0):
         return x
     if decimals == 0 or x.dtype.kind == "b":
         return _core.unary("rint", x)
+    if builtins.abs(decimals) > sys.float_info.max_10_exp:
+        raise _core.UserError(f"[round] 10^decimals must be a float64: decimals from -{sys.float_info.max_10_exp} to {sys.float_info.max_10_exp}. Received: {decimals}.")
     scale = 10.0 ** builtins.abs(decimals)
     if decimals > 0:
         return _core.binary("div", _core.unary("rint", _core.binary("mul", x, scale)), scale)
@@ -272,13 +274,18 @@ def isnan(x, /):
 @_export(1)
 def isfinite(x, /):
     """True where x is neither infinite nor NaN."""
-    return _core.binary("lt", _core.unary("abs", x), math.inf)
+    return _core.binary("lt", _size(x), math.inf)
 
 
 @_export(1)
 def isinf(x, /):
     """True where x is +inf or -inf."""
-    return _core.binary("eq", _core.unary("abs", x), math.inf)
+    return _core.binary("eq", _size(x), math.inf)
+
+
+def _size(x):
+    x = _core.to_tracer(x)
+    return x if x.dtype.kind == "b" else _core.unary("abs", x)
 
 
 @_export(1)
@@ -510,7 +517,7 @@ def clip(x, /, min=None, max=None):
     return x if max is None else _core.binary("min", x, max)
 
 
-@_export(1)
+@_export(1, ["nan", "posinf", "neginf"])
 def nan_to_num(x, /, *, nan=0.0, posinf=None, neginf=None):
     """x with `nan` in place of NaN, and the largest and the lowest finite number, or `posinf` and `neginf`, in place of the infinities. What was
     replaced has no derivative."""
@@ -569,16 +576,19 @@ hard_tanh = _activation("hard_tanh", "hard_tanh", "x limited to [-1, 1].")
 hard_sigmoid = _activation("hard_sigmoid", "hard_sigmoid_keras3", "x / 6 + 0.5 limited to [0, 1], as in JAX, PyTorch and Keras 3.")
 
 
-@_export(1)
+@_export(1, ["alpha"])
 def elu(x, /, alpha=1.0):
-    """x, or alpha (exp(x) - 1) below 0 (Clevert et al. 2016). alpha: a number."""
-    return _core.activation(x, "elu", alpha)
+    """x, or alpha (exp(x) - 1) below 0 (Clevert et al. 2016). alpha: a number, or an array that broadcasts with x; in x's dtype."""
+    x = _core.promote("elu", [x], True)[0]
+    above = _core.binary("gt", x, 0)
+    return _select(above, x, _core.fitted("elu", alpha, x.dtype) * _core.unary("expm1", _select(above, 0, x)))
 
 
-@_export(1)
+@_export(1, ["slope"])
 def leaky_relu(x, /, slope=0.01):
-    """x, or slope x below 0. slope: a number."""
-    return _core.activation(x, "leaky_relu", slope)
+    """x, or slope x below 0. slope: a number, or an array that broadcasts with x; in x's dtype."""
+    x = _core.promote("leaky_relu", [x], True)[0]
+    return _select(_core.binary("gt", x, 0), x, _core.fitted("leaky_relu", slope, x.dtype) * x)
 
 
 @_export(1)

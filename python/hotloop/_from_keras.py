@@ -10,6 +10,7 @@ import numpy
 
 from hotloop import _core, nn
 from hotloop._from_torch import _accepts
+from hotloop._names import kind_of
 
 
 def _gates(kernel, order=None):
@@ -301,6 +302,8 @@ def from_keras(model_or_file):
     if isinstance(model_or_file, (str, os.PathLike)):
         chain, weights, version = _read(os.fspath(model_or_file))
     else:
+        if not hasattr(model_or_file, "layers"):
+            raise _core.UserError(f"[from_keras] the model must be one of Keras, or the path of a file. Received: {kind_of(model_or_file)}.")
         layers = model_or_file.layers
         chain = [(type(layer).__name__, layer.get_config()) for layer in layers]
         weights = [[numpy.asarray(w) for w in layer.get_weights()] for layer in layers]

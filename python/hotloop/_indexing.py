@@ -322,6 +322,15 @@ def _put(x, values, key, how):
     if not _core.is_tracing() and any(_is_mask(k) for k in _parts(key)) and not _has_one_value(numpy.shape(x), key, numpy.shape(values)):
         # One value for each place of the mask: where they are is known.
         key = tuple(i for k in _parts(key) for i in (numpy.asarray(k).nonzero() if _is_mask(k) and numpy.ndim(k) else [k]))
+    if not _core.is_tracing():
+        # Numbers as arrays and blocks by where they begin, so that one program serves all of them.
+        if type(values) in (bool, int, float):
+            values = _core.number_in("at", values, x.dtype)
+        if all(k is Ellipsis or isinstance(k, slice) or type(k) is int for k in _parts(key)):
+            block = _place_of_block(x, key)
+            if block is not None:
+                starts, sizes, kept = block
+                return run_traced("at", _put_block, x, values, [numpy.int32(s) for s in starts], sizes, kept, how)
     return run_traced("at", _put_traced, x, values, key, how)
 
 
@@ -353,7 +362,8 @@ def _has_one_value(shape, key, values_shape):
 
 
 def _place_of_block(x, key):
-    """(starts, sizes) where the key names one block of x: slices with step 1, and integers, known or computed; else None."""
+    """(starts, sizes, extents of the axes that are there in x[key]) where the key names one block of x: slices with step 1, and integers, known or
+    computed; else None."""
     parts, _ = _normalized(x, key)
     starts, sizes = [], []
     for axis, k in enumerate(parts):
@@ -375,14 +385,12 @@ def _place_of_block(x, key):
             sizes.append(1)
         else:
             return None
-    return starts, sizes
+    return starts, sizes, tuple(n for n, k in zip(sizes, parts) if isinstance(k, slice))
 
 
-def _put_block(x, values, key, starts, sizes, how):
+def _put_block(x, values, starts, sizes, shape, how):
     """One write of a block, in place in a loop."""
-    starts = [_core.cast(s, "int32") for s in starts]
-    # Axes of integers are not there in what is written, as in x[key].
-    shape = tuple(n for n, k in zip(sizes, _normalized(x, key)[0]) if isinstance(k, slice))
+    x, starts = _core.to_tracer(x), [_core.cast(s, "int32") for s in starts]
     values = _core.reshape(_core.broadcast_to(_fitted(values, x.dtype, how), shape), sizes)
     if how != "set":
         values = _COMBINED[how](_core.dynamic_slice(x, starts, sizes), values)
@@ -448,7 +456,7 @@ def _put_traced(x, values, key, how):
         return _put_where(x, values, key, how)
     block = _place_of_block(x, key)
     if block is not None:
-        return _put_block(x, values, key, *block, how)
+        return _put_block(x, values, *block, how)
     parts, together = _normalized(x, key)
     indexes_rows = any(not isinstance(k, slice) for k in parts) and all(k is not None for k in parts)
     if not indexes_rows or not all(_is_whole(k, n) for k, n in zip(parts, x.shape) if isinstance(k, slice)):

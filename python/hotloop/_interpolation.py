@@ -7,7 +7,7 @@ from hotloop._op import op
 __all__ = ["interp"]
 
 
-@op(3)
+@op(5)
 def _interp(x, xp, fp, left, right):
     x, xp, fp = _core.promote("interp", [x, xp, fp], True)
     if xp.ndim != 1 or xp.shape != fp.shape or xp.size == 0:

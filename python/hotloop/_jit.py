@@ -5,25 +5,34 @@ import inspect
 import operator
 import pickle
 import sys
+from collections.abc import Iterable
 
 from hotloop import _core
-from hotloop._names import kind_of
+from hotloop._op import function, integer
 
 
 def _positions(fn, argnums, argnames, option="static_argnames"):
     """The arguments that an option names, by position and by name, each also the other way."""
-    argnums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    argnames = (argnames,) if isinstance(argnames, str) else tuple(argnames)
+    numbers = "static_argnums" if option == "static_argnames" else option
+    argnums = [integer("jit", f"a position in {numbers}", n) for n in (argnums if isinstance(argnums, (tuple, list, set, frozenset, range)) else [argnums])]
+    argnames = (argnames,) if isinstance(argnames, str) or not isinstance(argnames, Iterable) else tuple(argnames)
     try:
-        names = [p.name for p in inspect.signature(fn).parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        has_rest = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(fn).parameters.values())
-        known = {p.name for p in inspect.signature(fn).parameters.values()}
-    except (TypeError, ValueError):
-        return list(argnums), list(argnames)
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):  # of builtin functions
+        parameters = [inspect.Parameter(kind.name.lower(), kind) for kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)]
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    has_more = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    has_rest = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    known = {p.name for p in parameters}
     for name in argnames:
-        if name not in known and not has_rest:
+        if not isinstance(name, str) or (name not in known and not has_rest):
             raise _core.UserError(f"[jit] {option} must be parameters of the function. Received: {name!r}. Try: one of {sorted(known)}.")
-    positions = {n % len(names) if n < 0 and names else n for n in argnums} | {names.index(n) for n in argnames if n in names}
+    for n in argnums:
+        if n < 0 and has_more:
+            raise _core.UserError(f"[jit] {numbers} of a function that takes any number of arguments must be counted from the first. Received: {n}.")
+        if not (-len(names) <= n and (n < len(names) or has_more)):
+            raise _core.UserError(f"[jit] {numbers} must be positions of the function's {len(names)} parameters. Received: {n}. Try: their names.")
+    positions = {n % len(names) if n < 0 else n for n in argnums} | {names.index(n) for n in argnames if n in names}
     return sorted(positions), sorted(set(argnames) | {names[p] for p in positions if p < len(names)})
 
 
@@ -67,8 +76,9 @@ def jit(
         the arrays in them: a result of the same shape and dtype is computed into their memory where the program lets it (an update
         of the same elements, the carry of a loop; explain() tells which), and what no result took is free for the next call. After
         that any use of such an array raises. They must be hotloop.Arrays that nothing else views: not NumPy's, PyTorch's or JAX's
-        memory, and no numpy.asarray(x) of them may be alive; else the call raises before it takes anything. Numbers in donated
-        trees are passed as ever. Inside another compiled function nothing is donated. An interrupted call has taken its arguments.
+        memory, and no numpy.asarray(x) of them may be alive; else the call raises before it takes anything, as it does without memory for its
+        results. Numbers in donated trees are passed as ever. Inside another compiled function nothing is donated. A call that is interrupted, or finds no
+        memory while its program runs, has taken its arguments.
     device: "cpu"; "cuda", the first GPU of that make, where the whole program is one launch: arguments go there and results come back with each
         call, the same to the bit but for sums over a batch, and neither backend nor target nor dispatch is taken (docs/gpu.md); or "auto", whichever
         an estimate of both says, which explain() tells. UserError saying what is missing where "cuda" is not to be had.
@@ -106,8 +116,7 @@ def jit(
             dot_precision=dot_precision,
             flush_denormals=flush_denormals,
         )
-    if not callable(fn):
-        raise _core.UserError(f"[jit] what is compiled must be a function. Received: {kind_of(fn)}.")
+    function("jit", "what is compiled", fn)
     positions, names = _positions(fn, static_argnums, static_argnames)
     options = _core.options(device, threads, backend, target, list(disabled_passes), keep_source, dispatch, dot_precision, flush_denormals)
     compiled = _core.jit(fn, getattr(fn, "__name__", type(fn).__name__), positions, names, None, options, *_donated(fn, donate, positions, names))
@@ -135,7 +144,7 @@ _core.CompiledFunction.__deepcopy__ = lambda self, memo: self
 
 
 def _compiled(fn):
-    return fn if isinstance(fn, _core.CompiledFunction) else jit(fn)
+    return fn if isinstance(fn, _core.CompiledFunction) else jit(function("jit", "what is compiled", fn))
 
 
 def executable(fn, /, *args, **kwargs):

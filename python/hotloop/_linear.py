@@ -6,7 +6,7 @@ import numpy
 
 from hotloop import _core
 from hotloop._names import kind_of
-from hotloop._op import checked_axis, op
+from hotloop._op import checked_axis, checked_extent, integers, is_several, op, pair
 
 __all__ = ["matmul", "tensordot", "vecdot", "outer", "einsum", "dot_general", "kron"]
 
@@ -20,17 +20,18 @@ def matmul(x1, x2, /):
 @op(2)
 def dot_general(lhs, rhs, lhs_contract, rhs_contract, lhs_batch=(), rhs_batch=(), /):
     """The engine's one contraction: out[batch..., lhs free..., rhs free...] = sum over the contracted axes of lhs rhs."""
-    return _core.dot(lhs, rhs, list(lhs_contract), list(rhs_contract), list(lhs_batch), list(rhs_batch))
+    return _core.dot(lhs, rhs, *(integers("dot_general", "an axis", axes) for axes in (lhs_contract, rhs_contract, lhs_batch, rhs_batch)))
 
 
 @op(2)
 def tensordot(x1, x2, /, *, axes=2):
     """Sum over the last `axes` axes of x1 and the first of x2, or over the two given lists of axes."""
     x1, x2 = _core.to_tracer(x1), _core.to_tracer(x2)
-    if isinstance(axes, int):
+    if not is_several(axes):
+        axes = checked_extent("tensordot", "axes", axes)
         lhs, rhs = list(range(x1.ndim - axes, x1.ndim)), list(range(axes))
     else:
-        lhs, rhs = ([a] if isinstance(a, int) else list(a) for a in axes)
+        lhs, rhs = (integers("tensordot", "an axis", a) for a in pair("tensordot", "axes", axes))
     lhs = [checked_axis("tensordot", a, x1.ndim) for a in lhs]
     rhs = [checked_axis("tensordot", a, x2.ndim) for a in rhs]
     return _core.dot(x1, x2, lhs, rhs, [], [])

@@ -1,13 +1,13 @@
 """Functions that move elements: shapes, joining, repeating, taking."""
 
 import math
-import operator
 
 import numpy
 
 from hotloop import _core
 from hotloop._indexing import block_starts, known_places, position_dtype, whole
-from hotloop._op import checked_axes, checked_axis, exporter, extents, integer, op
+from hotloop._names import kind_of
+from hotloop._op import checked_axes, checked_axis, exporter, extents, integer, integers, is_several, op, shaped
 
 __all__ = []
 _export = exporter(__all__)
@@ -64,20 +64,20 @@ def ravel(x, /):
 def permute_dims(x, axes, /):
     """x with its axes in another order: axis i of the result is axis axes[i] of x."""
     x = _core.to_tracer(x)
-    permutation = [checked_axis("permute_dims", a, x.ndim) for a in axes]
+    permutation = [checked_axis("permute_dims", a, x.ndim) for a in integers("permute_dims", "an axis", axes)]
     return _core.append("transpose", [x], {"permutation": permutation})
 
 
 @_public
 def transpose(x, axes=None, /):
     """permute_dims; without axes, their reverse order."""
-    return permute_dims(x, tuple(reversed(range(_ndim(x)))) if axes is None else tuple(axes))
+    return permute_dims(x, tuple(reversed(range(_ndim("transpose", x)))) if axes is None else tuple(integers("transpose", "an axis", axes)))
 
 
 @_public
 def matrix_transpose(x, /):
     """The last two axes exchanged."""
-    n = _ndim(x)
+    n = _ndim("matrix_transpose", x)
     if n < 2:
         raise _core.UserError(f"[matrix_transpose] the array must have two axes or more. Received: {n}.")
     return permute_dims(x, (*range(n - 2), n - 1, n - 2))
@@ -86,7 +86,7 @@ def matrix_transpose(x, /):
 @_public
 def moveaxis(x, source, destination, /):
     """x with the axes `source` moved to the places `destination`; the others keep their order."""
-    n = _ndim(x)
+    n = _ndim("moveaxis", x)
     source = [checked_axis("moveaxis", a, n) for a in (source if isinstance(source, (tuple, list)) else [source])]
     destination = [checked_axis("moveaxis", a, n) for a in (destination if isinstance(destination, (tuple, list)) else [destination])]
     if len(source) != len(destination):
@@ -99,8 +99,8 @@ def moveaxis(x, source, destination, /):
     return permute_dims(x, tuple(order))
 
 
-def _ndim(x):
-    return x.ndim if hasattr(x, "ndim") else numpy.ndim(x)
+def _ndim(where, x):
+    return len(shaped(where, x).shape)
 
 
 @_export(1)
@@ -125,10 +125,17 @@ def squeeze(x, /, axis=None):
     return _core.reshape(x, [n for a, n in enumerate(x.shape) if a not in axes])
 
 
+def several(where, arrays):
+    try:
+        return list(arrays)
+    except TypeError:
+        raise _core.UserError(f"[{where}] arrays must be a list or tuple of arrays. Received: {kind_of(arrays)}.") from None
+
+
 @_export(1)
 def concat(arrays, /, axis=0):
     """Arrays one after another along `axis` (None: of their flattened selves); the other extents must agree."""
-    arrays = _core.promote("concat", list(arrays))
+    arrays = _core.promote("concat", several("concat", arrays))
     if not arrays:
         raise _core.UserError("[concat] there must be at least one array. Received: none.")
     if axis is None:
@@ -139,7 +146,7 @@ def concat(arrays, /, axis=0):
 @_export(1)
 def stack(arrays, /, axis=0):
     """Arrays of one shape along a new axis."""
-    arrays = _core.promote("stack", list(arrays))
+    arrays = _core.promote("stack", several("stack", arrays))
     if not arrays:
         raise _core.UserError("[stack] there must be at least one array. Received: none.")
     axis = checked_axis("stack", axis, arrays[0].ndim + 1)
@@ -152,14 +159,16 @@ def stack(arrays, /, axis=0):
 @_public
 def unstack(x, /, axis=0):
     """The arrays along `axis`, as a tuple."""
-    axis = checked_axis("unstack", axis, _ndim(x))
+    x = shaped("unstack", x)
+    axis = checked_axis("unstack", axis, _ndim("unstack", x))
     return tuple(x[(slice(None),) * axis + (i,)] for i in range(x.shape[axis]))
 
 
 @_public
 def split(x, indices_or_sections, /, axis=0):
     """x cut along `axis`: into that many equal parts, or before each of the given indices. A list."""
-    axis = checked_axis("split", axis, _ndim(x))
+    x = shaped("split", x)
+    axis = checked_axis("split", axis, _ndim("split", x))
     extent = x.shape[axis]
     if isinstance(indices_or_sections, int):
         if indices_or_sections < 1 or extent % indices_or_sections:
@@ -170,7 +179,7 @@ def split(x, indices_or_sections, /, axis=0):
         step = extent // indices_or_sections
         bounds = list(range(0, extent + 1, step))
     else:
-        bounds = [0, *indices_or_sections, extent]
+        bounds = [0, *integers("split", "an index", indices_or_sections), extent]
     return _cut(x, bounds, axis)
 
 
@@ -181,9 +190,10 @@ def _cut(x, bounds, axis):
 @_public
 def array_split(x, indices_or_sections, /, axis=0):
     """As split; a number of parts need not divide the axis: the first ones are then longer by one."""
-    if not hasattr(indices_or_sections, "__index__"):
+    if is_several(indices_or_sections):
         return split(x, indices_or_sections, axis)
-    axis, count = checked_axis("array_split", axis, _ndim(x)), operator.index(indices_or_sections)
+    x = shaped("array_split", x)
+    axis, count = checked_axis("array_split", axis, _ndim("array_split", x)), integer("array_split", "the number of parts", indices_or_sections)
     if count < 1:
         raise _core.UserError(f"[array_split] there must be at least one part. Received: {count}.")
     each, longer = divmod(x.shape[axis], count)
@@ -302,7 +312,7 @@ def _continued(x, axis, low, high, mode):
     return concat([p for p in (before, x, after) if p.shape[axis]], axis=axis)
 
 
-@_export(1)
+@_export(1, ["constant_values"])
 def pad(x, pad_width, /, mode="constant", *, constant_values=0):
     """x with something around it; pad_width: one number, (before, after), or one such pair an axis.
 
@@ -370,7 +380,7 @@ def scatter_add(x, indices, updates, /, axis=0):
 @_export(2)
 def dynamic_slice(x, starts, sizes, /):
     """x[starts[0]:starts[0]+sizes[0], ...]: starts may be computed, sizes are known. Limited so that it fits."""
-    x, sizes = _core.to_tracer(x), list(sizes)
+    x, starts, sizes = _core.to_tracer(x), _starts("dynamic_slice", starts), integers("dynamic_slice", "a size", sizes)
     return _core.dynamic_slice(x, block_starts(starts, x.shape, sizes), sizes)
 
 
@@ -379,7 +389,13 @@ def dynamic_update(x, update, starts, /):
     """x with `update` written at the computed position `starts`, limited so that it fits."""
     x = _core.to_tracer(x)
     update = _core.fitted("dynamic_update", update, x.dtype)
-    return _core.dynamic_update(x, update, block_starts(starts, x.shape, update.shape))
+    return _core.dynamic_update(x, update, block_starts(_starts("dynamic_update", starts), x.shape, update.shape))
+
+
+def _starts(where, starts):
+    if not isinstance(starts, (tuple, list)) and getattr(starts, "ndim", 0) != 1:
+        raise _core.UserError(f"[{where}] starts must be a list or tuple of integers, one an axis. Received: {kind_of(starts)}.")
+    return starts
 
 
 @_export(1)
@@ -388,4 +404,5 @@ def sliding_window_view(x, window, /, axis=0, *, stride=1, dilation=1):
     name puts the window behind all axes."""
     x = _core.to_tracer(x)
     axis = checked_axis("sliding_window_view", axis, x.ndim)
-    return _core.append("windows", [x], {"axis": axis, "size": window, "stride": stride, "dilation": dilation})
+    sizes = {name: integer("sliding_window_view", f"the {name}", n) for name, n in (("size", window), ("stride", stride), ("dilation", dilation))}
+    return _core.append("windows", [x], {"axis": axis, **sizes})

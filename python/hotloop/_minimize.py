@@ -15,6 +15,7 @@ import numpy
 from hotloop import _core, _names
 from hotloop._control import run_traced
 from hotloop._names import checked_call, kind_of
+from hotloop._op import number
 
 Status = enum.IntEnum("Status", _core.minimum_statuses(), module=__name__)
 Status.__doc__ = "How a minimisation ended: the codes of Minimum.status. Up to Step it converged."
@@ -100,7 +101,7 @@ def minimize(fn, params, args=(), *, method="lbfgs", max_iterations=1000, max_ev
     _callable("minimize", fn)
     _known_settings("minimize", settings)
     options = (_whole("minimize", "max_iterations", max_iterations), _whole("minimize", "max_evaluations", max_evaluations),
-               float(gradient_tolerance), float(value_tolerance))  # fmt: skip
+               *_tolerances("minimize", gradient_tolerance=gradient_tolerance, value_tolerance=value_tolerance))  # fmt: skip
 
     def traced(params, args):
         leaves, structure = _leaves(params)
@@ -108,9 +109,9 @@ def minimize(fn, params, args=(), *, method="lbfgs", max_iterations=1000, max_ev
         def flat(values):
             return [_called(fn, structure.unflatten(values), args)]
 
-        return _minimum(structure, _core.minimize(flat, leaves, method, settings, *options))
+        return _minimum(structure, _core.minimize(flat, leaves, _method("minimize", method), settings, *options))
 
-    return run_traced("minimize", traced, params, tuple(args))
+    return run_traced("minimize", traced, params, _arguments("minimize", args))
 
 
 @checked_call("hl.least_squares(residuals, params, method='lm')")
@@ -131,7 +132,7 @@ def least_squares(residuals, params, args=(), *, method="lm", max_iterations=100
     _callable("least_squares", residuals)
     _known_settings("least_squares", settings)
     options = (_whole("least_squares", "max_iterations", max_iterations), _whole("least_squares", "max_evaluations", max_evaluations),
-               float(gradient_tolerance), float(value_tolerance), float(step_tolerance))  # fmt: skip
+               *_tolerances("least_squares", gradient_tolerance=gradient_tolerance, value_tolerance=value_tolerance, step_tolerance=step_tolerance))  # fmt: skip
 
     def traced(params, args):
         leaves, structure = _leaves(params)
@@ -139,9 +140,25 @@ def least_squares(residuals, params, args=(), *, method="lm", max_iterations=100
         def flat(values):
             return _core.tree_flatten(_called(residuals, structure.unflatten(values), args))[0]
 
-        return _minimum(structure, _core.least_squares(flat, leaves, method, settings, *options))
+        return _minimum(structure, _core.least_squares(flat, leaves, _method("least_squares", method), settings, *options))
 
-    return run_traced("least_squares", traced, params, tuple(args))
+    return run_traced("least_squares", traced, params, _arguments("least_squares", args))
+
+
+def _method(where, method):
+    if not isinstance(method, str):
+        raise _core.UserError(f"[{where}] method must be a name. Received: {kind_of(method)}.")
+    return method
+
+
+def _tolerances(where, **tolerances):
+    return [float(number(where, name, value)) for name, value in tolerances.items()]
+
+
+def _arguments(where, args):
+    if not isinstance(args, (tuple, list)):
+        raise _core.UserError(f"[{where}] args must be a tuple of what the function takes after the params. Received: {kind_of(args)}. Try: (args,).")
+    return tuple(args)
 
 
 def _called(fn, params, args):

@@ -197,9 +197,11 @@ def callers_level():
 
 
 def kind_of(value):
-    """What `value` is, for a message: "a list", "an int", "None"."""
+    """What `value` is, for a message: "a list", "an int", "None"; of a traced one what it stands for."""
     if value is None:
         return "None"
+    if _core.is_tracer(value):
+        return "a number" if value.weak else f"an array {value._type}"
     name = type(value).__name__
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import operator
+from collections.abc import Iterable
 
 from hotloop import _core, _names
 
@@ -10,25 +11,36 @@ _OPTIONS = _core.options(threads=1)
 
 
 def op(num_arrays=1, keywords=()):
-    """Declares that the first `num_arrays` positional arguments, and those given by name in `keywords`, are arrays (or trees of them); all others are static.
+    """Declares that the first `num_arrays` positional arguments, and those that `keywords` names, are arrays (or trees of them); all others are static.
 
     Inside a trace the function runs as it is, and appends to the program. Outside it is compiled for the shapes and dtypes it
     is called with, once each, and run.
     """
 
     def declare(fn):
-        @functools.wraps(fn)
-        def call(*args, **kwargs):
-            try:
-                return fn(*args, **kwargs)
-            except TypeError:
-                _check_call(fn, args, kwargs)
-                raise
-
-        compiled = _core.jit(call, fn.__name__, [], list(keywords), num_arrays, _OPTIONS)
+        call = with_signature(fn)
+        names = [p.name for p in inspect.signature(fn).parameters.values() if p.kind is not p.KEYWORD_ONLY] if keywords else []
+        arrays = {*range(num_arrays), *(names.index(k) for k in keywords if k in names)}
+        first_static = max(arrays, default=-1) + 1
+        static = [i for i in range(first_static) if i not in arrays]
+        compiled = _core.jit(call, fn.__name__, static, list(keywords), first_static, _OPTIONS)
         return functools.update_wrapper(compiled, fn)
 
     return declare
+
+
+def with_signature(fn):
+    """fn, whose TypeErrors for arguments that do not fit it say more."""
+
+    @functools.wraps(fn)
+    def call(*args, **kwargs):
+        try:
+            return fn(*args, **kwargs)
+        except TypeError:
+            _check_call(fn, args, kwargs)
+            raise
+
+    return call
 
 
 def _check_call(fn, args, kwargs):
@@ -62,6 +74,54 @@ def integer(where, name, value):
         return operator.index(value)
     except TypeError:
         raise _core.UserError(f"[{where}] {name} must be an integer. Received: {value!r}.") from None
+
+
+def is_several(values):
+    """Whether these are values in a list, a tuple or an array, and not one."""
+    return isinstance(values, Iterable) and not isinstance(values, (str, dict)) and getattr(values, "ndim", 1) > 0
+
+
+def integers(where, name, values):
+    """Several integers, or one, as a list."""
+    return [integer(where, name, v) for v in (values if is_several(values) else [values])]
+
+
+def pair(where, name, values):
+    """The two of `values`."""
+    two = list(values) if is_several(values) else []
+    if len(two) != 2:
+        raise _core.UserError(f"[{where}] {name} must be a pair. Received: {values!r}.")
+    return two
+
+
+def number(where, name, value):
+    """`value`, which must be a number that is known."""
+    try:
+        if isinstance(value, str):
+            raise TypeError
+        float(value)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, _core.UserError):  # of a traced one
+            raise
+        raise _core.UserError(f"[{where}] {name} must be a number. Received: {_names.kind_of(value)}.") from None
+    except OverflowError:  # an integer
+        pass
+    return value
+
+
+def shaped(where, x):
+    """x, which has a shape: lists and numbers as arrays."""
+    if hasattr(x, "shape"):
+        return x
+    return _core.to_tracer(x, where) if _core.is_tracing() else _core.asarray(x, where)
+
+
+def checked_extent(where, name, value):
+    """`value` as an integer that is not negative."""
+    value = integer(where, name, value)
+    if value < 0:
+        raise _core.UserError(f"[{where}] {name} must not be negative. Received: {value}.")
+    return value
 
 
 def extents(where, shape):

@@ -6,7 +6,7 @@ import math
 import numpy
 
 from hotloop import _core
-from hotloop._op import checked_axes, checked_axis, exporter
+from hotloop._op import checked_axes, checked_axis, checked_extent, exporter, number
 
 __all__ = []
 _export = exporter(__all__)
@@ -117,7 +117,7 @@ def var(x, /, axis=None, *, correction=0.0, keepdims=False):
     mean_ = _keep(_core.mean(x, axes), x, axes, True)
     count = numpy.prod([x.shape[a] for a in axes], dtype=float)
     squares = _core.composed_square(x - mean_)
-    if correction:
+    if number("var", "correction", correction):
         return _reduce("sum", squares, axis, keepdims) / float(count - correction)
     return _keep(_core.mean(squares, axes), x, axes, keepdims)
 
@@ -185,7 +185,7 @@ def nanvar(x, /, axis=None, *, correction=0.0, keepdims=False):
     known = _numbers(x)
     # What is left out becomes 0 before it is squared: its cotangent would be 0 times NaN.
     apart = _chosen(x - mean(x, axis=axis, keepdims=True, where=known), known, 0)
-    freedom = _reduce("sum", _core.cast(known, x.dtype), axis, keepdims) - correction
+    freedom = _reduce("sum", _core.cast(known, x.dtype), axis, keepdims) - (correction if hasattr(correction, "dtype") else number("nanvar", "correction", correction))
     squares = _reduce("sum", _core.composed_square(apart), axis, keepdims)
     return _chosen(squares / freedom, _core.binary("gt", freedom, 0), math.nan)
 
@@ -251,14 +251,26 @@ def log_softmax(x, /, axis=-1):
     return x - logsumexp(x, axis=axis, keepdims=True)
 
 
-@_export(2)
+def _distance(x1, x2):
+    """|x1 - x2|, of integers in float64."""
+    if x1.dtype.kind == "f":
+        return _core.unary("abs", x1 - x2)
+    apart = _core.unary("abs", _core.cast(x1, "float64") - _core.cast(x2, "float64"))
+    if x1.dtype != "int64":
+        return apart
+    # Of large numbers, each rounded alone, the difference may be lost; in int64 it is right wherever it fits.
+    exact = _core.cast(_core.unary("abs", x1 - x2), "float64")
+    return _core.append("select", [_core.binary("lt", apart, 2.0**62), exact, apart], {})
+
+
+@_export(2, ["rtol", "atol"])
 def isclose(x1, x2, /, rtol=1e-5, atol=1e-8, equal_nan=False):
     """Whether |x1 - x2| <= atol + rtol |x2|, as in NumPy: bool, of the shape that both broadcast to. Infinities are close to themselves; `equal_nan`: NaN is to NaN."""
     x1, x2 = _core.broadcast_arrays("isclose", _core.promote("isclose", [x1, x2]))
     equal = _core.binary("eq", x1, x2)
-    if x1.dtype.kind != "f":  # differences of integers have all their digits in f64
-        x1, x2 = _core.cast(x1, "float64"), _core.cast(x2, "float64")
-    apart = _core.unary("abs", x1 - x2)
+    apart = _distance(x1, x2)
+    x1, x2 = (x if x.dtype.kind == "f" else _core.cast(x, "float64") for x in (x1, x2))
+    rtol, atol = (_core.to_tracer(x, "isclose") if x is None else x for x in (rtol, atol))
     near = _core.binary("and", _core.binary("le", apart, atol + rtol * _core.unary("abs", x2)), _core.binary("lt", _core.unary("abs", x2), math.inf))
     close = _core.binary("or", equal, near)
     if equal_nan:
@@ -266,7 +278,7 @@ def isclose(x1, x2, /, rtol=1e-5, atol=1e-8, equal_nan=False):
     return close
 
 
-@_export(2)
+@_export(2, ["rtol", "atol"])
 def allclose(x1, x2, /, rtol=1e-5, atol=1e-8, equal_nan=False):
     """Whether all elements of x1 and x2 are close, by `isclose`: a bool scalar."""
     return all(isclose(x1, x2, rtol=rtol, atol=atol, equal_nan=equal_nan))
@@ -282,7 +294,7 @@ def array_equal(x1, x2, /):
 @_export(1)
 def diff(x, /, *, axis=-1, n=1, prepend=None, append=None):
     """x[i+1] - x[i] along `axis`, n times; prepend, append: arrays that are put before and after x first, if n is not 0."""
-    x = _core.to_tracer(x, "diff")
+    x, n = _core.to_tracer(x, "diff"), checked_extent("diff", "n", n)
     if n == 0:
         return x
     axis = checked_axis("diff", axis, x.ndim)

@@ -11,7 +11,7 @@ import numpy
 from hotloop import _core
 from hotloop._cumulative import cumulative_sum
 from hotloop._indexing import whole
-from hotloop._op import extents, op
+from hotloop._op import checked_extent, op
 
 __all__ = ["unique_all", "unique_counts", "unique_inverse", "unique_values", "nonzero", "bincount"]
 
@@ -42,7 +42,7 @@ class UniqueInverse(typing.NamedTuple):
 def _size(name, x, size, count, instead, argument="size"):
     """`size`, or outside of a compiled function the number of results there are."""
     if size is not None:
-        return int(size)
+        return checked_extent(name, argument, size)
     if _core.is_tracing():
         raise _core.UserError(
             f"[{name}] the number of results must not depend on the values, since shapes are known before there are any. Received: {_core.to_tracer(x, name)._type} and no {argument}. "
@@ -126,9 +126,9 @@ def bincount(x, /, weights=None, minlength=0, *, length=None):
     Numbers below 0 and from `length` on are not counted. Without a length it is one more than the largest number, as in NumPy, and at least `minlength`; in a compiled function
     it must be given, since a program's shapes must not depend on values: UserError without it.
     """
-    (minlength,) = extents("bincount", minlength)
+    minlength = checked_extent("bincount", "minlength", minlength)
     if length is not None:
-        (length,) = extents("bincount", length)
+        length = checked_extent("bincount", "length", length)
     return _bincount(x, weights, max(minlength if length is None else 0, _size("bincount", x, length, _length_of_count, "with every number below n", "length")))
 
 

@@ -3,7 +3,7 @@
 from hotloop import _core
 from hotloop._elementwise import _select
 from hotloop._linear import matmul
-from hotloop._op import exporter
+from hotloop._op import exporter, number
 
 __all__ = []
 _export = exporter(__all__)
@@ -31,7 +31,7 @@ def _variables(name, x, y, rowvar):
 def _covariances(name, x, y, rowvar, correction):
     rows, is_single = _variables(name, x, y, rowvar)
     centered = rows - _core.reshape(_core.mean(rows, [1]), (rows.shape[0], 1))
-    count = rows.shape[1] - correction
+    count = rows.shape[1] - number(name, "correction", correction)
     if not count > 0:
         raise _core.UserError(f"[{name}] there must be more observations than the correction takes off. Received: {rows.shape[1]} of {rows.shape[0]} variables, correction={correction}.")
     return matmul(centered, _core.append("transpose", [centered], {"permutation": [1, 0]})) * (1.0 / count), is_single

@@ -6,8 +6,6 @@ Outside a trace a transformed function is traced and run at each call; put hl.ji
 import functools
 import threading
 
-import numpy
-
 from hotloop import _core
 from hotloop._control import run_traced
 from hotloop._names import kind_of
@@ -139,11 +137,16 @@ def jvp(fn, primals, tangents):
 
     primals, tangents: tuples of trees of one structure; the tangents of integers are ignored, and must not be floats.
     """
-    function("jvp", "what is differentiated", fn)
+    return run_traced(_name(fn), functools.partial(_jvp, fn), *checked_directions("jvp", fn, primals, tangents))
+
+
+def checked_directions(where, fn, primals, tangents):
+    """(primals, tangents) as tuples, of a function."""
+    function(where, "what is differentiated", fn)
     for name, given in (("primals", primals), ("tangents", tangents)):
         if not isinstance(given, (tuple, list)):
-            raise _core.UserError(f"[jvp] {name} must be a tuple, one for each argument. Received: {kind_of(given)}. Try: ({name[:-1]},).")
-    return run_traced(_name(fn), functools.partial(_jvp, fn), tuple(primals), tuple(tangents))
+            raise _core.UserError(f"[{where}] {name} must be a tuple, one for each argument. Received: {kind_of(given)}. Try: ({name[:-1]},).")
+    return tuple(primals), tuple(tangents)
 
 
 def _jvp(fn, primals, tangents, where="jvp"):
@@ -181,10 +184,11 @@ def vjp(fn, *primals):
     return _traced_or_twice(_vjp, fn, primals)
 
 
-def _kept(primals):
-    """The primals for later, with copies of NumPy's arrays: what is written to those must not move the place of a derivative."""
+def _kept(primals, where):
+    """The primals for later, with copies of what others may write to: that must not move the place of a derivative."""
     leaves, structure = _core.tree_flatten(primals)
-    return structure.unflatten([x.copy() if isinstance(x, numpy.ndarray) else x for x in leaves])
+    numbers = (bool, int, float)  # which take the dtype of what they meet
+    return structure.unflatten([_core.snapshot(x, where) if type(x) not in numbers and _core.is_array_like(x) else x for x in leaves])
 
 
 def _traced_or_twice(traced, fn, primals):
@@ -192,7 +196,7 @@ def _traced_or_twice(traced, fn, primals):
     function("vjp", "what is differentiated", fn)
     if _core.is_tracing():
         return traced(fn, *primals)
-    primals = _kept(primals)
+    primals = _kept(primals, "vjp")
     value = _core.run_once(fn, _name(fn), *primals)
 
     def pullback(cotangent):
@@ -220,7 +224,7 @@ def linearize(fn, *primals):
     """(fn(*primals), its linear map): map(*tangents) gives the derivative along them. Primal work is shared in a trace."""
     function("linearize", "what is differentiated", fn)
     if not _core.is_tracing():
-        primals = _kept(primals)
+        primals = _kept(primals, "linearize")
         value = _core.run_once(fn, _name(fn), *primals)
         return value, lambda *tangents: jvp(fn, primals, tangents)[1]
     leaves, structure = _core.tree_flatten(primals)

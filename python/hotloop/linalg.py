@@ -17,7 +17,7 @@ from hotloop._elementwise import greater, sqrt
 from hotloop._elementwise import pow as _pow
 from hotloop._linear import matmul, outer, tensordot, vecdot
 from hotloop._manipulation import broadcast_to, concat, diagonal_of, matrix_transpose, permute_dims, reshape
-from hotloop._op import checked_axes, checked_axis, op
+from hotloop._op import checked_axes, checked_axis, integer, op
 from hotloop._reductions import max as _max
 from hotloop._reductions import min as _min
 from hotloop._reductions import sum as _sum
@@ -211,7 +211,7 @@ def _tolerance(x, rtol):
     return float(max(x.shape[-2:]) * finfo(x.dtype).eps) if rtol is None else rtol
 
 
-@op(1)
+@op(1, ["rtol"])
 def matrix_rank(x, /, *, rtol=None):
     """How many singular values are greater than rtol (None: max(m, n) times the dtype's precision) times the largest: int32 (...)."""
     x = _float_matrix("matrix_rank", x, square=False)
@@ -221,7 +221,7 @@ def matrix_rank(x, /, *, rtol=None):
     return _sum(_core.cast(greater(s, _tolerance(x, rtol) * _max(s, axis=-1, keepdims=True)), "int32"), axis=-1)
 
 
-@op(1)
+@op(1, ["rtol"])
 def pinv(x, /, *, rtol=None):
     """Moore and Penrose's inverse (..., n, m) of (..., m, n). Singular values up to rtol (None: max(m, n) times the dtype's precision)
     times the largest count as zero. The derivative is the inverse's own, right where the rank does not change."""
@@ -231,7 +231,7 @@ def pinv(x, /, *, rtol=None):
     return _each(lambda a: _decompositions.pinv(a, _core.full(_tolerance(x, rtol), x.dtype, ())), (x, 2))
 
 
-@op(2)
+@op(2, ["rtol"])
 def lstsq(x1, x2, /, *, rtol=None):
     """(x, residuals, rank, singular_values), a named tuple: the x of least |x1 @ x - x2|, the shortest of them where there are several.
 
@@ -303,7 +303,7 @@ def multi_dot(arrays, /):
 @op(1)
 def diagonal(x, /, *, offset=0):
     """The elements x[..., i, i + offset]: (..., number of them)."""
-    return diagonal_of(_matrix("diagonal", x), offset)
+    return diagonal_of(_matrix("diagonal", x), integer("diagonal", "offset", offset))
 
 
 @op(1)
@@ -387,7 +387,7 @@ def norm(x, /, ord=None, axis=None, keepdims=False):
 def cross(x1, x2, /, *, axis=-1):
     """The cross product of vectors of three elements along `axis`."""
     x1, x2 = _core.to_tracer(x1, "cross"), _core.to_tracer(x2, "cross")
-    if x1.shape[axis] != 3 or x2.shape[axis] != 3:
+    if any(x.shape[checked_axis("cross", axis, x.ndim)] != 3 for x in (x1, x2)):
         raise _core.UserError(f"[cross] vectors must have three elements. Received: {x1._type} and {x2._type} along axis {axis}.")
     # Column by column: each is read and written as it lies, also on the way back.
     columns = lambda x: [x[(slice(None),) * checked_axis("cross", axis, x.ndim) + (slice(k, k + 1),)] for k in range(3)]  # noqa: E731

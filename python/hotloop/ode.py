@@ -22,6 +22,7 @@ from hotloop import _core, _names
 from hotloop._components import Component, component_class
 from hotloop._control import run_traced
 from hotloop._names import EQUATIONS, absent, checked_call, kind_of
+from hotloop._op import number
 
 __all__ = ["solve", "Solution", "Stats", "Interpolation", "Result", "SaveAt", "Event", "Solver", "Controller", "Adjoint", "ConstantStep", "PID", "Clip"]
 
@@ -107,7 +108,8 @@ class PID(Controller, Component):
     def _make(self):
         options = _core.PIDOptions()
         for name, value in self._settings.items():
-            setattr(options, name, value)
+            is_open = name == "force_dtmin" or (value is None and name in ("dtmin", "dtmax"))
+            setattr(options, name, value if is_open else float(number("ode.PID", name, value)))
         return options
 
     def _controller(self, structure):
@@ -166,7 +168,10 @@ class SaveAt:
 
 
 def _times(name, ts):
-    array = numpy.asarray(ts, dtype=numpy.float64)
+    try:
+        array = numpy.asarray(ts, dtype=numpy.float64)
+    except (TypeError, ValueError):
+        raise _core.UserError(f"[ode] {name} must be a list of times. Received: {ts!r}. Try: numpy.linspace(t0, t1, n).") from None
     if array.ndim != 1:
         raise _core.UserError(f"[ode] {name} must be a list of times. Received: an array of shape {array.shape}. Try: numpy.linspace(t0, t1, n).")
     if numpy.isnan(array).any():

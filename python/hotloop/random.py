@@ -28,7 +28,8 @@ from hotloop._draws import (
 )
 from hotloop._elementwise import _select
 from hotloop._indexing import whole
-from hotloop._op import op
+from hotloop._names import kind_of
+from hotloop._op import checked_axis, op, shaped
 
 __all__ = [
     "key", "split", "fold_in", "bits", "uniform", "normal", "truncated_normal", "exponential", "gumbel", "laplace", "logistic", "bernoulli", "randint",
@@ -54,7 +55,7 @@ def truncated_normal(key, lower, upper, /, shape=None, dtype="float32"):
     """
     dtype = checked_float(dtype)
     lower, upper = _core.cast(lower, dtype), _core.cast(upper, dtype)
-    shape = numpy.broadcast_shapes(lower.shape, upper.shape) if shape is None else dims(shape)
+    shape = _core.broadcast_arrays("random", [lower, upper])[0].shape if shape is None else dims(shape)
     # Below 0 the function has all its digits, above it only those of 1 - ndtr(-x): an interval that lies rather above is mirrored.
     mirrored = _core.binary("gt", _core.unary("abs", upper), _core.unary("abs", lower))
     first, last = _select(mirrored, -upper, lower), _select(mirrored, -lower, upper)
@@ -107,12 +108,12 @@ def randint(key, /, shape, low, high):
     low, high = int(low), int(high)
     if not -(2**31) <= low < high <= 2**31:
         raise _core.UserError(f"[random] low and high must be in -2^31 .. 2^31, and high above low. Received: {low} and {high}.")
-    return _randint(key, dims(shape), low, high)
+    return _randint(key, numpy.int64(high - low), numpy.int64(low), dims(shape))
 
 
-@op(1)
-def _randint(key, shape, low, high, /):
-    return _drawn_below(key, shape, _core.cast(high - low, "int64"), low)
+@op(3)
+def _randint(key, count, low, shape, /):
+    return _drawn_below(key, shape, count, low)
 
 
 @op(3)
@@ -145,9 +146,7 @@ def categorical(key, logits, /, axis=-1, shape=None):
     a softmax has one: Jang et al. 2017).
     """
     logits = _core.to_tracer(logits, "random")
-    if not -logits.ndim <= axis < logits.ndim:
-        raise _core.UserError(f"[random] axis must be one of the logits. Received: {axis} and {logits._type}.")
-    axis %= logits.ndim
+    axis = checked_axis("random", axis, logits.ndim)
     dtype = logits.dtype if logits.dtype.kind == "f" else numpy.dtype("float32")
     rest = tuple(n for i, n in enumerate(logits.shape) if i != axis)
     shape = rest if shape is None else dims(shape)
@@ -181,10 +180,10 @@ def permutation(key, x, /, axis=0):
 def _range(x, axis, where):
     """How many there are to choose from, and the array if x is one."""
     if not isinstance(x, (int, numpy.integer)):
-        shape = numpy.shape(x)
-        if not -len(shape) <= axis < len(shape):
-            raise _core.UserError(f"[random] {where} takes an integer or an array that has the axis. Received: shape {shape} and axis {axis}.")
-        return shape[axis], x
+        x = shaped("random", x)
+        if not x.shape:
+            raise _core.UserError(f"[random] {where} takes an integer or an array that has the axis. Received: {kind_of(x)} without axes.")
+        return x.shape[checked_axis("random", axis, len(x.shape))], x
     if not 0 <= x < 2**31:
         raise _core.UserError(f"[random] {where} takes an integer in 0 .. 2^31 - 1. Received: {x}.")
     return int(x), None

@@ -5,7 +5,8 @@ import itertools
 import math
 
 from hotloop import _core
-from hotloop._names import TREES, absent
+from hotloop._names import TREES, absent, kind_of
+from hotloop._op import function
 
 __all__ = ["flatten", "unflatten", "leaves", "structure", "map", "paths", "ravel"]
 
@@ -17,6 +18,8 @@ def flatten(tree):
 
 def unflatten(structure, leaves):
     """The tree of this structure with these leaves."""
+    if not isinstance(structure, _core.Structure):
+        raise _core.UserError(f"[tree.unflatten] the first argument must be a structure. Received: {kind_of(structure)}. Try: hl.tree.structure(tree).")
     return structure.unflatten(list(leaves))
 
 
@@ -32,6 +35,7 @@ def structure(tree):
 
 def map(fn, tree, *rest):
     """The tree of fn(leaf, leaf of each of the rest), which must have the structure of the first; dicts are matched by key."""
+    function("tree.map", "what is applied", fn)
     first, shape = _core.tree_flatten(tree)
     others = [shape.flatten_like(t, "tree.map") for t in rest]
     return shape.unflatten([fn(*together) for together in zip(first, *others)])

@@ -131,3 +131,16 @@ def test_numpy_on_the_left():
     x = np.ones(3)
     assert isinstance(x * hl.asarray(x), hl.Array)
     assert isinstance(hl.jit(lambda v: x @ v)(x), hl.Array)
+
+
+def test_without_a_copy_or_not_at_all():
+    x, mine = np.arange(6, dtype=np.float32), hl.ones(3)
+    for given in (x, memoryview(x), x.reshape(2, 3)):
+        assert np.shares_memory(hl.asarray(given, copy=False), x)
+    assert hl.asarray(mine, copy=False) is mine and hl.asarray(mine, hl.float32, copy=False) is mine
+    assert np.shares_memory(hl.from_dlpack(x, copy=False), x)
+    for given in ([1, 2], 1.0, np.float32(1), x[::2], x.astype(">f4"), x.astype(np.float16), [x]):
+        with pytest.raises(ValueError, match=r"^\[asarray\] with copy=False an array must lie in memory as it is wanted"):
+            hl.asarray(given, copy=False)
+    with pytest.raises(ValueError, match=r"Received: an array of float32, for int32. Try: copy=None"):
+        hl.asarray(x, dtype="int32", copy=False)

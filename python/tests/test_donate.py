@@ -147,6 +147,14 @@ def test_arrays_a_program_keeps_are_not_donated():
     np.testing.assert_array_equal(kept(1.0), np.full(5000, 2.0))
 
 
+def test_a_call_without_memory_for_its_results_takes_nothing():
+    x = hl.ones(3)
+    with pytest.raises(MemoryError, match=r"^\[memory\] .* must fit the memory. Received: f32\[4398046511104\], 17.6 TB. Try: "):
+        hl.jit(lambda x: (x * 2, hl.broadcast_to(x.sum(), (1 << 42,))), donate=0)(x)
+    assert not x.is_donated
+    np.testing.assert_array_equal(x, np.ones(3))
+
+
 def test_copies_outlive_a_donation():
     x = hl.ones(3)
     twins = copy.copy(x), copy.deepcopy(x)

@@ -52,6 +52,18 @@ def test_a_cast_is_the_same_inside_and_outside_of_a_trace(dtype):
         assert np.array_equal(hl.asarray(given, dtype=dtype), inside) and np.array_equal(hl.asarray(given.tolist(), dtype=dtype), inside)
 
 
+@pytest.mark.parametrize("given, wanted", [("float16", "float32"), ("int8", "int32"), ("uint8", "int32"), ("int16", "int32"), ("uint16", "int32"), ("uint64", "int64")])
+def test_other_dtypes_of_numpy_are_converted_on_the_way_in(given, wanted):
+    x = np.ones(3, given)
+    assert hl.asarray(x).dtype == hl.result_type(x) == hl.result_type(x, np.bool_(True)) == wanted
+    for like in (hl.zeros_like(x), hl.ones_like(x), hl.empty_like(x), hl.full_like(x, 1), hl.jit(lambda v: hl.zeros_like(x) * v)(1)):
+        assert like.dtype == wanted and like.shape == (3,)
+    assert hl.can_cast(x, wanted) and hl.can_cast(x, hl.float64)
+    for refused in (np.ones(3, complex), np.array(["a"])):
+        with pytest.raises(hl.UserError, match=r"^\[zeros_like\] elements must be bool, integers or floats of at most 64 bits"):
+            hl.zeros_like(refused)
+
+
 def test_dtypes_ask_and_answer():
     assert hl.can_cast(hl.int32, hl.float64) and hl.can_cast(np.zeros(2, np.float32), hl.float64) and not hl.can_cast(hl.float64, hl.float32)
     assert hl.can_cast(hl.uint32, hl.int64) and not hl.can_cast(hl.uint32, hl.int32)

@@ -6,6 +6,7 @@ import re
 import hotloop as hl
 import numpy as np
 import pytest
+from hotloop import _core
 
 rng = np.random.default_rng(3)
 X = rng.uniform(0.2, 0.9, (3, 4))
@@ -268,11 +269,11 @@ def test_floats_keep_their_digits():
 
 
 @pytest.mark.parametrize("function, where, given", [
-    (lambda x: hl.full((2,), 2**31, "int32"), "full", "2147483648 with i32"), (lambda x: hl.full_like(x, -1, dtype="uint32"), "full", "-1 with u32"),
+    (lambda x: hl.full((2,), 2**31, "int32"), "full", "2147483648 with i32"), (lambda x: hl.full_like(x, -1, dtype="uint32"), "full_like", "-1 with u32"),
     (lambda x: hl.full((2,), np.nan.real, "int32"), "full", "nan with i32"), (lambda x: hl.full((2,), 1e20, "int64"), "full", r"1e\+20 with i64"),
     (lambda x: x.at[0].set(2**40), "at", "1099511627776 with i32"), (lambda x: hl.pad(x, 1, constant_values=2**40), "pad", "1099511627776 with i32"),
-    (lambda x: x + 2**40, "promote", "1099511627776 with i32"), (lambda x: hl.minimum(x, 2**40), "promote", "1099511627776 with i32"),
-    (lambda x: hl.astype(x, "int64") + 2**64, "promote", "18446744073709551616 with i64"),
+    (lambda x: x + 2**40, "add", "1099511627776 with i32"), (lambda x: hl.minimum(x, 2**40), "min", "1099511627776 with i32"),
+    (lambda x: hl.astype(x, "int64") + 2**64, "add", "18446744073709551616 with i64"),
 ])  # fmt: skip
 def test_numbers_that_do_not_fit_are_refused(function, where, given):
     with pytest.raises(hl.UserError, match=rf"\[{where}\] a number must fit the array's dtype. Received: {given}. Try: "):
@@ -285,9 +286,24 @@ def test_traced_numbers_that_do_not_fit_are_refused_too():
     add = hl.jit(lambda x, n: hl.maximum(x + n, n))
     assert add(hl.asarray([1]), 2).tolist() == [3]
     for n in (2**31, -(2**31) - 1, 2**40):
-        with pytest.raises(hl.UserError, match=r"\[promote\] a number must fit the array's dtype. Received: an integer of more than 32 bits with i32. Try: an array of int64."):
+        with pytest.raises(hl.UserError, match=r"\[add\] a number must fit the array's dtype. Received: an integer of more than 32 bits with i32. Try: an array of int64."):
             add(hl.asarray([1]), n)
     assert add(np.array([1]), 2**40).tolist() == [2**40 + 1] and add(np.float32([1]), 2**40).tolist() == [2.0**40]
+
+
+def test_traced_numbers_that_do_not_fit_uint32_are_refused_by_the_call():
+    x = hl.asarray(np.array([5], np.uint32))
+    add, put = hl.jit(lambda x, n: x + n), hl.jit(lambda x, n: hl.cond(x[0] > 0, lambda v: v.at[0].set(n), lambda v: v, x))
+    assert add(x, 2**32 - 6).tolist() == [2**32 - 1] and put(x, 2**32 - 1).tolist() == [2**32 - 1]
+    for n in (-1, 2**32, -(2**40)):
+        for where, function in (("add", hl.add), ("add", add), ("at", put), ("at", lambda x, n: x.at[0].set(n)), ("sub", lambda x, n: n - x)):
+            with pytest.raises(hl.UserError, match=rf"\[{where}\] a number must fit the array's dtype. Received: {n} with u32. Try: "):
+                function(x, n)
+        assert add(x, 1).tolist() == [6]
+    for n in (1e20, float("nan")):
+        with pytest.raises(hl.UserError, match=rf"\[at\] a number must fit the array's dtype. Received: {str(n).replace('+', '.')} with i32. Try: "):
+            hl.jit(lambda x, n: x.at[0].set(n))(hl.asarray([1]), n)
+    assert hl.subtract(np.array([0], np.uint32), 1).tolist() == [2**32 - 1]  # arithmetic of numbers that fit
 
 
 def test_an_integer_alone_is_int64_where_it_does_not_fit():
@@ -295,7 +311,10 @@ def test_an_integer_alone_is_int64_where_it_does_not_fit():
         for result in (hl.jit(lambda k: k)(n), hl.jit(lambda k: hl.stack([k, k])[0])(n), hl.positive(n), hl.where(np.array(True), n, 1), hl.jit(lambda k: k + 1 - 1)(n)):
             assert result.dtype == hl.int64 and int(result) == n
         assert hl.add(np.array(True), n).dtype == hl.int64 == hl.result_type(n) == hl.result_type(np.array(True), n)
-    assert hl.result_type(np.int32(1), 2**40) == hl.int32  # which is refused
+    assert hl.result_type(1, 2**40) == hl.int64 == hl.result_type(True, 2**40) and hl.result_type(1.0, 2**40) == hl.float32
+    for dtype, number in ((hl.int32, 2**40), (hl.uint32, -1), (hl.int64, 2**63)):
+        with pytest.raises(hl.UserError, match=rf"\[result_type\] a number must fit the array's dtype. Received: {number} with "):
+            hl.result_type(dtype, number)
 
 
 def test_arange_goes_beyond_32_bits():
@@ -598,3 +617,41 @@ def test_methods_of_numpy():
     check(x.var(axis=0, correction=1), X.var(axis=0, ddof=1))
     check(x.at[1].divide(2.0), np.concatenate([X[:1], X[1:2] / 2, X[2:]]))
     assert np.array_equal(x.at[:, at].get(), X[:, at])
+
+
+def test_numbers_beside_arrays_are_no_programs_of_their_own():
+    x, integers = hl.ones((3, 2)), hl.asarray([1, 2])
+    functions = {
+        hl.leaky_relu: lambda k: hl.leaky_relu(x, k), hl.elu: lambda k: hl.elu(x, alpha=k), hl.isclose: lambda k: hl.isclose(x, x, k, atol=k),
+        hl.pad: lambda k: hl.pad(x, 1, constant_values=k), hl.nan_to_num: lambda k: hl.nan_to_num(x, nan=k, posinf=k),
+        hl.linalg.pinv: lambda k: hl.linalg.pinv(x, rtol=k),
+    }  # fmt: skip
+    for function, call in functions.items():
+        call(0.5)
+        before = _core.num_specializations(function)
+        for k in (0.25, 0.125):
+            call(k)
+        assert _core.num_specializations(function) == before, function.__name__
+    # Whole numbers are another type than fractions, and arrays are in no other dtype for what they meet.
+    assert hl.leaky_relu(integers, 2).dtype == hl.float32 == hl.elu(x, np.float64(0.5)).dtype
+    np.testing.assert_array_equal(hl.leaky_relu(-x, np.float64(0.1)), np.full((3, 2), np.float32(-0.1)))
+    np.testing.assert_array_equal(hl.jit(hl.leaky_relu)(-x[0], hl.asarray([0.5, 2.0])), np.float32([-0.5, -2]))
+
+
+def test_closeness_of_large_integers():
+    n = 2**53
+    assert not hl.isclose(np.int64(n + 1), np.int64(n), rtol=0, atol=0) and hl.isclose(np.int64(n + 1), np.int64(n), rtol=0, atol=1)
+    assert not hl.isclose(np.int64(-(2**63)), np.int64(2**63 - 1), rtol=0.5, atol=0) and hl.isclose(np.int64(2**63 - 1), np.int64(2**63 - 1), 0, 0)
+    assert not hl.isclose(np.uint32(0), np.uint32(1), 0, 0) and not hl.isclose(np.array(True), np.array(False), 0, 0)
+
+
+def test_bools_are_finite():
+    x = np.array([True, False])
+    assert hl.isfinite(x).tolist() == [True, True] and hl.isinf(x).tolist() == [False, False] == hl.isnan(x).tolist()
+
+
+def test_rounding_to_more_digits_than_float64_counts_is_refused():
+    for decimals in (309, -400):
+        with pytest.raises(hl.UserError, match=rf"\[round\] 10\^decimals must be a float64: decimals from -308 to 308. Received: {decimals}"):
+            hl.round(np.ones(2), decimals)
+    assert hl.round(np.ones(2), -308).tolist() == [0, 0]

@@ -439,3 +439,31 @@ def test_at_computed_masks_say_what_does_not_fit(call, message):
     with pytest.raises(hl.UserError) as error:
         hl.jit(call)(np.ones(3, np.float32))
     assert str(error.value) == message
+
+
+def test_places_and_numbers_are_no_programs_of_their_own(monkeypatch):
+    """Outside of a trace, what is written and where are arguments of one program."""
+    x, programs = hl.zeros((4, 3)), []
+    run_once = hl._core.run_once
+
+    def recorded(fn, name, *args):
+        programs.append((fn, name, *(a for a in args if not isinstance(a, (hl.Array, np.ndarray, list)))))
+        return run_once(fn, name, *args)
+
+    monkeypatch.setattr(hl._core, "run_once", recorded)
+    wanted = np.zeros((4, 3), np.float32)
+    for i, value in ((0, 1), (3, 2), (-2, 3.5), (1, True)):
+        x = x.at[i, 1].set(value)
+        wanted[i, 1] = value
+    assert np.array_equal(x, wanted) and x.dtype == np.float32 and all(p == programs[0] for p in programs)
+    programs.clear()
+    for i in range(3):
+        x = x.at[i : i + 2, ...].add(i + 1)
+        wanted[i : i + 2] += i + 1
+    assert np.array_equal(x, wanted) and all(p == programs[0] for p in programs)
+    # Refused as ever.
+    for key in ((4, 0), (-5, 0), (0, 3)):
+        with pytest.raises(hl.UserError, match=r"\[index\] the index must lie within the axis"):
+            x.at[key].set(1)
+    with pytest.raises(hl.UserError, match=r"\[at\] a number must fit the array's dtype. Received: 1e\+20 with i32"):
+        hl.asarray([1, 2]).at[0].set(1e20)

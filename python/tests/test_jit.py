@@ -280,8 +280,15 @@ def test_leaked_tracer():
 @pytest.mark.parametrize("call, message", [
     (lambda: hl.jit(lambda x: x)("text"), "[<lambda>] argument [0][0] must be an array or a number. Received: a str. Try: name it in static_argnames, if the function is to be compiled for its value."),
     (lambda: hl.jit(lambda x: "text")(1.0), "[<lambda>] a compiled function must return arrays, in dicts, lists, tuples or dataclasses. Received: result = a str. Try: leave it out of what the function returns."),
+    (lambda: hl.jit(lambda x, n: x, static_argnums=-3), "[jit] static_argnums must be positions of the function's 2 parameters. Received: -3. Try: their names."),
+    (lambda: hl.jit(lambda x, n: x, static_argnums=(1, 5)), "[jit] static_argnums must be positions of the function's 2 parameters. Received: 5. Try: their names."),
+    (lambda: hl.jit(lambda *a: a, static_argnums=-1), "[jit] static_argnums of a function that takes any number of arguments must be counted from the first. Received: -1."),
+    (lambda: hl.jit(lambda x, n: x, static_argnums=1.0), "[jit] a position in static_argnums must be an integer. Received: 1.0."),
+    (lambda: hl.jit(lambda x, n: x, static_argnums=None), "[jit] a position in static_argnums must be an integer. Received: None."),
+    (lambda: hl.jit(lambda x, n: x, static_argnames=1), "[jit] static_argnames must be parameters of the function. Received: 1. Try: one of ['n', 'x']."),
+    (lambda: hl.jit(lambda x, n: x, donate=2), "[jit] donate must be positions of the function's 2 parameters. Received: 2. Try: their names."),
     (lambda: hl.jit(lambda x: x, static_argnames="y"), "[jit] static_argnames must be parameters of the function. Received: 'y'. Try: one of ['x']."),
-    (lambda: hl.jit(3), "[jit] what is compiled must be a function. Received: an int."),
+    (lambda: hl.jit(3), "[jit] what is compiled must be a function. Received: an int. Try: lambda x: ..."),
     (lambda: hl.jit(lambda x: x, threads=-1), "[jit] threads must be None, 0, or a number of cores. Received: -1. Try: 0 for all cores."),
     (lambda: hl.jit(lambda x: x, device=3), "[jit] device must be a string. Received: 3."),
     (lambda: hl.jit(lambda x: x, device="cuda", backend="c")(1.0), "[compile] device cuda takes neither dispatch nor backend nor target. Received: fused, c, host. Try: leave them out."),
@@ -483,3 +490,25 @@ def test_constants_of_rows_are_each_rows():
     y = np.asarray(hl.jit(lambda x: hl.tanh(x) * scales[:, None])(x))
     assert y.dtype == np.float32 and y.shape == x.shape
     np.testing.assert_allclose(y, np.tanh(x) * scales[:, None], rtol=1e-6, atol=1e-6)
+
+
+def test_static_positions_count_from_either_end():
+    for position in (1, -1, (1,), [-1], {1}, np.int64(1)):
+        assert hl.jit(lambda x, n: x * len(n), static_argnums=position)(1.0, "abc") == 3
+    assert hl.jit(lambda x, *rest: x * len(rest[1]), static_argnums=2)(1.0, 2.0, "abc") == 3
+
+
+def test_equal_structures_have_equal_hashes():
+    trees = [{"a": 1, "b": [2, (3, None)]}, {"a": 1, "c": [2, (3, None)]}, {1: 2, "1": 3}, Point(1, 2), (1, 2), {0.0: 1}]
+    for tree in trees:
+        again = hl.tree.structure(hl.tree.map(lambda x: x + 1, tree))
+        assert again == hl.tree.structure(tree) and hash(again) == hash(hl.tree.structure(tree))
+    assert len({hl.tree.structure(tree) for tree in trees + trees}) == len(trees)
+
+
+def test_keys_with_one_text_are_refused_where_trees_have_names():
+    params = {1: np.ones(2, np.float32), "1": np.ones(3, np.float32)}
+    optimizer = hl.optim.Adam(0.1)
+    for call in (lambda: optimizer.init(params), lambda: hl.jit(optimizer.init)(params), lambda: optimizer.update(params, {}, params)):
+        with pytest.raises(hl.UserError, match=r"\[params|grads\] the keys of a dict must differ as text. Received: two keys '1'. Try: strings alone as keys."):
+            call()

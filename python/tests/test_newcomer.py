@@ -376,7 +376,7 @@ def test_arguments_of_another_kind_are_named():
         (lambda: hl.arange(0, 3, 0), r"\[arange\] the step must not be 0"),
         (lambda: hl.zeros(2.5), r"\[zeros\] an extent must be an integer. Received: 2.5"),
         (lambda: hl.ones((-1,)), r"\[ones\] extents must not be negative. Received: \(-1,\)"),
-        (lambda: hl.linspace(0, 1, -3), r"\[linspace\] extents must not be negative"),
+        (lambda: hl.linspace(0, 1, -3), r"\[linspace\] num must not be negative. Received: -3"),
         (lambda: hl.pad(X, "a"), r"\[pad\] a width must be an integer. Received: 'a'"),
         (lambda: hl.pad(X, (1, 2, 3, 4)), r"\[pad\] pad_width must be one number, \(before, after\), or such a pair for each of the 3 axes"),
         (lambda: hl.roll(X, 1.5), r"\[roll\] the shift must be an integer. Received: 1.5"),

@@ -5,10 +5,12 @@ thousand samples exceeds), and the same statistics do not for generators that ar
 """
 
 import math
+import sys
 
 import hotloop as hl
 import numpy as np
 import pytest
+from hotloop import _core
 
 KEY = hl.random.key(20261126)
 N = 1 << 16
@@ -241,7 +243,7 @@ def test_categorical():
     assert np.array_equal(hl.random.categorical(KEY, logits.T, axis=0, shape=(9, 2)).shape, (9, 2))
     with pytest.raises(hl.UserError, match=r"shape must end as that of the logits without their axis, \(2,\)"):
         hl.random.categorical(KEY, logits, shape=(3,))
-    with pytest.raises(hl.UserError, match="axis must be one of the logits"):
+    with pytest.raises(hl.UserError, match="the axis must be one of the array's 2 axes. Received: 2"):
         hl.random.categorical(KEY, logits, axis=2)
 
 
@@ -256,7 +258,7 @@ def test_permutation():
     assert np.array_equal(np.sort(shuffled, 1), x) and np.array_equal(shuffled[1] - shuffled[0], np.full(4, 4.0))
     assert np.shape(hl.random.permutation(KEY, 0)) == (0,)
     assert np.array_equal(hl.jit(lambda k, v: hl.random.permutation(k, v))(KEY, x), hl.random.permutation(KEY, x))
-    with pytest.raises(hl.UserError, match="permutation takes an integer or an array that has the axis"):
+    with pytest.raises(hl.UserError, match="the axis must be one of the array's 2 axes. Received: 2"):
         hl.random.permutation(KEY, x, axis=2)
 
 
@@ -304,3 +306,19 @@ def test_keys_of_traced_seeds():
     for seed, received in ((np.float32(1), r"f32\[\]. Try: seed.astype\(hl.int64\)"), (np.arange(3), r"i64\[3\]. Try: hl.vmap\(hl.random.key\)\(seeds\)")):
         with pytest.raises(hl.UserError, match=rf"^\[random\] a seed must be one integer. Received: a traced {received}.$"):
             hl.jit(hl.random.key)(seed)
+
+
+def test_bounds_are_no_programs_of_their_own():
+    for name, low, high in (("_draws._uniform", [0.5, 1, -3], [2.5, 7.25, 4]), ("random._randint", [0, -5, 7], [9, 3, 2**31])):
+        module, function = name.split(".")
+        function = getattr(sys.modules[f"hotloop.{module}"], function)
+        draw = hl.random.uniform if module == "_draws" else hl.random.randint
+        draw(KEY, (3,), low=low[0], high=high[0])
+        before = _core.num_specializations(function)
+        for a, b in zip(low, high):
+            drawn = np.asarray(draw(KEY, (3,), low=a, high=b))
+            assert np.array_equal(drawn, hl.jit(lambda key, draw=draw, a=a, b=b: draw(key, (3,), low=a, high=b))(KEY))
+            assert drawn.dtype == (np.float32 if module == "_draws" else np.int32) and np.all((a <= drawn) & (drawn < b))
+        assert _core.num_specializations(function) == before
+    assert hl.random.uniform(KEY, (2,), low=np.float64(1), high=np.float64(2)).dtype == hl.float32
+    assert np.all(np.asarray(hl.random.uniform(KEY, (2,), low=2.0, high=1.0)) <= 2)

@@ -264,7 +264,7 @@ def test_several_targets_in_one_array(data):
     (lambda s, f, y: ({"all": {"series": s}, "facts": np.float32(1)}, y), "[fit] each input must have the samples along its first axis. Received: x['facts'], which is a number. Try: an array"),
     (lambda s, f, y: (list(s), y), "Received: y has 90 samples, x[0] 5. Try: numpy.stack(x), if these are the samples of one input."),
     (lambda s, f, y: ({}, y), "[fit] x must hold an array. Received: {}."),
-    (lambda s, f, y: ({1: s, "1": f}, y), "[x] inputs must have names of their own."),
+    (lambda s, f, y: ({1: s, "1": f}, y), "[x] the keys of a dict must differ as text. Received: two keys '1'. Try: strings alone as keys."),
     (lambda s, f, y: ({"series": s, "facts": [[1.0]] * 90}, y), "x['facts'][0][0], which is a number"),
     (lambda s, f, y: ({"series": s, "facts": np.array(["a"] * 90)}, y), "x['facts']"),
 ])  # fmt: skip

@@ -73,12 +73,14 @@ def test_a_pullback_made_outside_of_a_trace_is_a_function_like_others(rng):
     np.testing.assert_allclose(hl.grad(lambda ct: pull(ct)[0].sum())(np.ones(2)), wanted.sum(1), rtol=1e-14)
     np.testing.assert_allclose(hl.fori_loop(0, 2, lambda i, v: pull(f(v))[0], x), pull(f(pull(f(x))[0]))[0], rtol=1e-14)
     # Where it was made, whatever is written to x since then.
-    moved = x.copy()
-    pulls = hl.vjp(f, moved)[1], hl.vjp_many(f, moved)[1], hl.linearize(f, moved)[1]
-    moved += 1
-    np.testing.assert_allclose(pulls[0](np.ones(2))[0], wanted.sum(0), rtol=1e-14)
-    np.testing.assert_allclose(pulls[1](np.eye(2))[0], wanted, rtol=1e-14)
-    np.testing.assert_allclose(pulls[2](np.ones(3)), wanted.sum(1), rtol=1e-14)
+    for given in (lambda a: a, hl.asarray, memoryview):
+        moved = x.copy()
+        place = given(moved)
+        pulls = hl.vjp(f, place)[1], hl.vjp_many(f, place)[1], hl.linearize(f, place)[1]
+        moved += 1
+        np.testing.assert_allclose(pulls[0](np.ones(2))[0], wanted.sum(0), rtol=1e-14)
+        np.testing.assert_allclose(pulls[1](np.eye(2))[0], wanted, rtol=1e-14)
+        np.testing.assert_allclose(pulls[2](np.ones(3)), wanted.sum(1), rtol=1e-14)
     # Of trees.
     _, pull = hl.vjp(lambda p: {"y": p["a"] ** 3, "z": p["b"][0]}, {"a": x, "b": (w,)})
     (found,) = hl.jit(lambda ct: pull({"y": ct, "z": np.zeros((2, 3))}))(np.ones(3))

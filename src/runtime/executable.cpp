@@ -20,15 +20,15 @@ struct TypesOf {
   const ValueType& operator[](std::size_t i) const { return arrays[i].type(); }
 };
 
-std::shared_ptr<void> memory_of(const ValueType& type) {
+}  // namespace
+
+std::shared_ptr<void> runtime::result_memory(const ValueType& type) {
   try {
-    return runtime::array_pool().take(type.bytes());
+    return array_pool().take(type.bytes());
   } catch (const std::bad_alloc&) {
     throw OutOfMemory(type.str(), static_cast<double>(type.bytes()));
   }
 }
-
-}  // namespace
 
 ValueType Executable::Impl::output_type(std::size_t index, std::int64_t rows) const {
   ValueType type = outputs[index];
@@ -155,8 +155,9 @@ void Executable::Impl::run(std::span<const Array> in, std::span<Array> out, std:
     const ValueType type = output_type(i, rows);
     const auto at = std::ranges::find(options.donated, input_of(i)) - options.donated.begin();
     const bool takes_over = static_cast<std::size_t>(at) < donated.size();
-    call->results[i] = Array::wrap(type.dtype, type.shape,
-                                   takes_over ? donated[static_cast<std::size_t>(at)].memory() : memory_of(type));
+    call->results[i] =
+        Array::wrap(type.dtype, type.shape,
+                    takes_over ? donated[static_cast<std::size_t>(at)].memory() : runtime::result_memory(type));
     call->outputs[i] = call->results[i].raw();
   }
   launch(call->inputs.data(), call->outputs.data(), rows);

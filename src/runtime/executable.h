@@ -16,6 +16,13 @@
 
 namespace hotloop {
 
+namespace runtime {
+
+// For a result of a call, uninitialised. OutOfMemory if there is none.
+std::shared_ptr<void> result_memory(const ValueType& type);
+
+}  // namespace runtime
+
 struct Executable::Impl {
   struct Call {  // what one call needs, kept for the next
     std::vector<void*> inputs, outputs;

@@ -14,7 +14,7 @@ using runtime::scaled;
 
 namespace {
 
-std::string count(int n, const char* noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
+std::string count(std::int64_t n, const char* noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
 
 }  // namespace
 
@@ -23,9 +23,9 @@ std::string Executable::explain() const {
   const KernelRecord kernel = self.engine->describe(self.max_rows);
   std::string out;
   append_line(out, "program",
-              self.program.name + ": " + count(static_cast<int>(self.inputs.size()), "input") + ", " +
-                  count(static_cast<int>(self.outputs.size()), "output") + ", " +
-                  count(static_cast<int>(self.program.num_nodes), "node"));
+              self.program.name + ": " + count(static_cast<std::int64_t>(self.inputs.size()), "input") + ", " +
+                  count(static_cast<std::int64_t>(self.outputs.size()), "output") + ", " +
+                  count(static_cast<std::int64_t>(self.program.num_nodes), "node"));
   append_line(
       out, "backend",
       (self.options.backend == "cuda"
@@ -96,7 +96,7 @@ std::string Executable::explain() const {
   if (timed > 0) {
     const double mean_us =
         static_cast<double>(self.total_ns.load(std::memory_order_relaxed)) * 1e-3 / static_cast<double>(timed);
-    std::string text = count(static_cast<int>(calls), "call") + ", mean " + fixed(mean_us, "us");
+    std::string text = count(calls, "call") + ", mean " + fixed(mean_us, "us");
     if (const auto best_ns = self.best_ns.load(std::memory_order_relaxed); best_ns > 0) {
       text += ", best " + fixed(static_cast<double>(best_ns) * 1e-3, "us");
       // Of a loop that may have ended early nobody knows how much was done.

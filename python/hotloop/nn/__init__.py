@@ -8,7 +8,7 @@ Every layer of the engine is here as a class; those whose size depends on their 
 """
 
 from hotloop import _core, _names
-from hotloop._op import op
+from hotloop._op import extents, number, op
 from hotloop.nn._bound import Bound, Voice
 from hotloop.nn._cells import Cell, Recurrent
 from hotloop.nn._layers import LAYERS as _LAYERS
@@ -51,25 +51,25 @@ def uniform(seed, shape, low=-1.0, high=1.0, dtype="float32"):
     For init(seed) of a cell or module: the seed is an integer that is known while a function is traced. Inside a compiled function, where a key may be an
     argument, hl.random.uniform(key, shape) draws; its numbers are others.
     """
-    return _core.uniform(_checked_seed("uniform", seed), tuple(shape), dtype, low, high)
+    return _core.uniform(_checked_seed("uniform", seed), extents("nn.uniform", shape), dtype, *(float(number("nn.uniform", name, x)) for name, x in (("low", low), ("high", high))))
 
 
 def normal(seed, shape, stddev=1.0, dtype="float32"):
     """Normal with mean 0, on the host, for init(seed), as uniform; hl.random.normal(key, shape) draws in a compiled function."""
-    return _core.normal(_checked_seed("normal", seed), tuple(shape), dtype, stddev)
+    return _core.normal(_checked_seed("normal", seed), extents("nn.normal", shape), dtype, float(number("nn.normal", "stddev", stddev)))
 
 
 def glorot_uniform(seed, shape, dtype="float32"):
     """Uniform in +-sqrt(6 / (in + out)) for a weight (out, in) (Glorot and Bengio 2010)."""
-    return _core.glorot_uniform(_checked_seed("glorot_uniform", seed), tuple(shape), dtype)
+    return _core.glorot_uniform(_checked_seed("glorot_uniform", seed), extents("nn.glorot_uniform", shape), dtype)
 
 
 def orthogonal(seed, shape, dtype="float32"):
     """A matrix with orthonormal columns or rows (Saxe et al. 2014)."""
-    return _core.orthogonal(_checked_seed("orthogonal", seed), tuple(shape), dtype)
+    return _core.orthogonal(_checked_seed("orthogonal", seed), extents("nn.orthogonal", shape), dtype)
 
 
 @op(3)
 def layer_norm(x, weight, bias, epsilon=1e-5):
     """(x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis, for cells (Ba et al. 2016)."""
-    return _core.layer_norm(x, weight, bias, epsilon)
+    return _core.layer_norm(x, weight, bias, float(number("layer_norm", "epsilon", epsilon)))
