@@ -74,23 +74,23 @@ JitState& state_of(nb::handle self) {
 
 void append_argument(Arguments& a, PyObject* value, bool is_static, bool is_donated) {
   if (is_static) {
-    a.tokens.push_back({Token::Kind::Static, 0, value});
+    a.add(Token::Kind::Static, 0, value);
     return;
   }
   const std::size_t begin = a.objects.size();
-  flatten(value, a.tokens, a.objects);
+  a.add_tree(value);
   for (std::size_t i = begin; is_donated && i < a.objects.size(); ++i) a.donated.push_back(i);
 }
 
 void read_arguments(const JitState& state, Arguments& a, PyObject* const* args, std::size_t nargs, PyObject* kwnames) {
-  a.tokens.push_back({Token::Kind::Tuple, 2});
-  a.tokens.push_back({Token::Kind::Tuple, static_cast<std::int32_t>(nargs)});
+  a.add(Token::Kind::Tuple, 2);
+  a.add(Token::Kind::Tuple, nargs);
   for (std::size_t i = 0; i < nargs; ++i) append_argument(a, args[i], state.is_static(i), state.is_donated(i));
   const Py_ssize_t num_keywords = kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames);
-  a.tokens.push_back({Token::Kind::Dict, static_cast<std::int32_t>(num_keywords)});
+  a.add(Token::Kind::Dict, static_cast<std::size_t>(num_keywords));
   for (Py_ssize_t i = 0; i < num_keywords; ++i) {
     PyObject* name = PyTuple_GET_ITEM(kwnames, i);
-    a.tokens.push_back({Token::Kind::Key, 0, name});
+    a.add(Token::Kind::Key, 0, name);
     append_argument(a, args[nargs + static_cast<std::size_t>(i)], state.is_static(name), state.is_donated(name));
   }
   a.read_leaves(state.name);
@@ -359,21 +359,20 @@ template <class Use> auto for_call(nb::handle fn, nb::args args, nb::kwargs kwar
 // Leaves that are no arrays become static, and so do Python integers and bools: the program is traced for this call alone, and the
 // function may use them as numbers of Python.
 void read_open_call(const JitState& state, Arguments& a, nb::args args, nb::kwargs kwargs) {
-  a.tokens.push_back({Token::Kind::Tuple, 2});
-  flatten(args.ptr(), a.tokens, a.objects);
-  flatten(kwargs.ptr(), a.tokens, a.objects);
-  std::vector<PyObject*> arrays;
-  std::size_t next = 0;
+  a.add(Token::Kind::Tuple, 2);
+  a.add_tree(args.ptr());
+  a.add_tree(kwargs.ptr());
+  std::size_t next = 0, num_arrays = 0;
   for (Token& token : a.tokens) {
     if (token.kind != Token::Kind::Leaf) continue;
     PyObject* object = a.objects[next++];
     const Number number = number_kind(object);
     if (number != Number::Int && number != Number::Bool && is_array_like(object))
-      arrays.push_back(object);
+      std::swap(a.objects[num_arrays++], a.objects[next - 1]);
     else
-      token = {Token::Kind::Static, 0, object};
+      token = {Token::Kind::Static, 0, Py_NewRef(object)};
   }
-  a.objects = std::move(arrays);
+  for (; a.objects.size() > num_arrays; a.objects.pop_back()) Py_DECREF(a.objects.back());
   a.read_leaves(state.name);
 }
 

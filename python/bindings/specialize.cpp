@@ -48,10 +48,7 @@ ArgumentsLease::~ArgumentsLease() {
 }
 
 void Arguments::clear() {
-  for (std::size_t i = 0; i < num_kept; ++i) Py_DECREF(objects[i]);
-  num_kept = 0;
-  tokens.clear();
-  objects.clear();
+  FlatTree::clear();
   leaves.clear();
   results.clear();
   donated.clear();
@@ -61,8 +58,6 @@ void Arguments::clear() {
 
 void Arguments::read_leaves(const std::string& where) {
   leaves.resize(objects.size());
-  for (PyObject* object : objects) Py_INCREF(object);
-  num_kept = objects.size();
   for (std::size_t i = 0; i < objects.size(); ++i) {
     Leaf& leaf = leaves[i];
     leaf.weak = leaf.is_wide = false;
@@ -129,8 +124,7 @@ Specialization::Specialization(nb::handle fn, const std::string& name, const Arg
       tracers.push_back(tracer(program.graph().add_input(types_[i].type, paths[i]), types_[i].weak, types_[i].is_wide));
     const nb::object call = unflatten(Structure(arguments.tokens), tracers);
     const nb::object args = first + nb::object(call[0]);
-    const nb::object result = nb::steal(PyObject_Call(fn.ptr(), args.ptr(), nb::object(call[1]).ptr()));
-    if (!result.is_valid()) throw nb::python_error();
+    const nb::object result = checked(PyObject_Call(fn.ptr(), args.ptr(), nb::object(call[1]).ptr()));
     auto [leaves, structure] = flatten(result);
     result_structure_ = structure;
     one_result_ = structure.tokens().size() == 1 && leaves.size() == 1;

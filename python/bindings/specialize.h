@@ -28,12 +28,8 @@ struct Leaf {
   Array converted;  // what the view looks at, if the argument had to be converted
 };
 
-// The arguments of a call, read without allocating in the steady state. Views point into it and into the caller's objects, which it keeps from
-// read_leaves() on: the dict or list that they came in may lose them while another thread has the GIL.
-struct Arguments {
-  Tokens tokens;
-  std::vector<PyObject*> objects;
-  std::size_t num_kept = 0;  // of the objects
+// The arguments of a call, read without allocating in the steady state. Views point into it and into the caller's objects, which it keeps.
+struct Arguments : FlatTree {
   std::vector<Leaf> leaves;
   std::vector<void*> inputs, outputs;
   std::vector<Array> results;

@@ -11,12 +11,6 @@ namespace {
 
 constexpr const char* in_a_static_value = " in a static argument";
 
-nb::object checked(PyObject* made) {
-  nb::object result = nb::steal(made);
-  if (!result.is_valid()) throw nb::python_error();
-  return result;
-}
-
 bool same_sequence(PyObject* a, PyObject* b) {
   const Py_ssize_t size = PySequence_Fast_GET_SIZE(a);
   if (size != PySequence_Fast_GET_SIZE(b)) return false;

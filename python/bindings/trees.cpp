@@ -17,10 +17,6 @@ using Kind = Token::Kind;
 
 constexpr const char* in_a_tree = " in a tree";
 
-bool owns_object(Kind kind) {
-  return kind == Kind::Key || kind == Kind::Named || kind == Kind::Data || kind == Kind::Static;
-}
-
 PyObject* fields_of_named(PyTypeObject* type) {
   static PyObject* const name = PyUnicode_InternFromString("_fields");
   PyObject* fields = class_attribute(type, name);  // borrowed
@@ -38,8 +34,7 @@ PyObject* fields_of_dataclass(PyTypeObject* type) {
 bool is_field(PyObject* entry) {
   static PyObject* const name = PyUnicode_InternFromString("_field_type");
   static PyObject* const wanted = nb::object(nb::module_::import_("dataclasses").attr("_FIELD")).release().ptr();
-  const nb::object type = nb::steal(PyObject_GetAttr(entry, name));
-  if (!type.is_valid()) throw nb::python_error();
+  const nb::object type = checked(PyObject_GetAttr(entry, name));
   return type.ptr() == wanted;
 }
 
@@ -54,8 +49,7 @@ bool next_field(PyObject* fields, Py_ssize_t& at, PyObject*& key, PyObject*& fie
 bool is_static_field(PyObject* field) {
   static PyObject* const metadata = PyUnicode_InternFromString("metadata");
   static PyObject* const name = PyUnicode_InternFromString("static");
-  const nb::object all = nb::steal(PyObject_GetAttr(field, metadata));
-  if (!all.is_valid()) throw nb::python_error();
+  const nb::object all = checked(PyObject_GetAttr(field, metadata));
   if (PyObject_Size(all.ptr()) <= 0) return false;
   const nb::object value = all.attr("get")(nb::handle(name));
   const int truth = PyObject_IsTrue(value.ptr());
@@ -64,12 +58,11 @@ bool is_static_field(PyObject* field) {
 }
 
 // Calls visit(key object, child, whether it is static) for each field of a dataclass.
-// Children are kept alive by the container, but for dataclass attributes that are computed: those are not fields.
+// A child may live no longer than that, since a field may be computed: a property, a descriptor.
 template <class Visit> void visit_dataclass(PyObject* object, PyObject* fields, Visit&& visit) {
   PyObject *key = nullptr, *field = nullptr;
   for (Py_ssize_t at = 0; next_field(fields, at, key, field);) {
-    const nb::object child = nb::steal(PyObject_GetAttr(object, key));
-    if (!child.is_valid()) throw nb::python_error();
+    const nb::object child = checked(PyObject_GetAttr(object, key));
     visit(key, child.ptr(), is_static_field(field));
   }
 }
@@ -96,14 +89,15 @@ nb::object build(const Tokens& tokens, std::size_t& at, const nb::object*& next)
     }
     case Kind::Tuple:
     case Kind::Named: {
-      nb::object result = nb::steal(PyTuple_New(token.arity));
+      nb::object result = checked(PyTuple_New(token.arity));
       for (std::int32_t i = 0; i < token.arity; ++i)
         PyTuple_SET_ITEM(result.ptr(), i, build(tokens, at, next).release().ptr());
       if (token.kind == Kind::Tuple) return result;
-      return nb::steal(PyObject_CallObject(token.object, result.ptr()));
+      // Not through the type's own __new__, which may check or convert what traced values cannot give.
+      return nb::handle(reinterpret_cast<PyObject*>(&PyTuple_Type)).attr("__new__")(nb::handle(token.object), result);
     }
     case Kind::Data: {
-      // Not through __init__, which may check or convert what traced values cannot give.
+      // Nor through __init__.
       auto* type = reinterpret_cast<PyTypeObject*>(token.object);
       const nb::object object =
           nb::handle(reinterpret_cast<PyObject*>(&PyBaseObject_Type)).attr("__new__")(nb::handle(token.object));
@@ -162,10 +156,9 @@ void match(const Tokens& tokens, std::size_t& at, nb::handle tree, const std::st
   };
   switch (token.kind) {
     case Kind::Leaf: {
-      Tokens probe;
-      std::vector<PyObject*> found;
-      flatten(tree.ptr(), probe, found);
-      if (probe.size() != 1 || probe[0].kind != Kind::Leaf) throw differs("one array");
+      FlatTree found;
+      found.add_tree(tree.ptr());
+      if (found.tokens.size() != 1 || found.objects.size() != 1) throw differs("one array");
       leaves.push_back(nb::borrow(tree));
       return;
     }
@@ -217,14 +210,14 @@ void match(const Tokens& tokens, std::size_t& at, nb::handle tree, const std::st
 
 Structure::Structure(const Tokens& tokens) {
   for (const Token& t : tokens) {
-    if (owns_object(t.kind)) Py_INCREF(t.object);
+    if (t.owns_object()) Py_INCREF(t.object);
     num_leaves_ += t.kind == Kind::Leaf;
   }
   tokens_ = std::shared_ptr<const Tokens>(new Tokens(tokens), [](const Tokens* owned) {
     if (python_lives()) {
       const GilAcquired gil;
       for (const Token& t : *owned)
-        if (owns_object(t.kind)) Py_DECREF(t.object);
+        if (t.owns_object()) Py_DECREF(t.object);
     }
     delete owned;
   });
@@ -255,51 +248,72 @@ std::string Structure::str() const {
   return nb::cast<std::string>(nb::repr(unflatten(*this, stars)));
 }
 
-void flatten(PyObject* tree, Tokens& tokens, std::vector<PyObject*>& leaves) {
-  if (PyDict_Check(tree)) {
-    const Depth depth(in_a_tree);
-    tokens.push_back({Kind::Dict, static_cast<std::int32_t>(PyDict_GET_SIZE(tree))});
-    PyObject *key = nullptr, *child = nullptr;
-    for (Py_ssize_t at = 0; PyDict_Next(tree, &at, &key, &child) != 0;) {
-      tokens.push_back({Kind::Key, 0, key});
-      flatten(child, tokens, leaves);
+void FlatTree::clear() {
+  for (const Token& t : tokens)
+    if (t.owns_object()) Py_DECREF(t.object);
+  tokens.clear();
+  for (PyObject* leaf : objects) Py_DECREF(leaf);
+  objects.clear();
+}
+
+void FlatTree::add(Kind kind, std::size_t arity, PyObject* object) {
+  tokens.push_back({kind, static_cast<std::int32_t>(arity), object});
+  if (tokens.back().owns_object()) Py_INCREF(object);
+}
+
+void FlatTree::add_tree(PyObject* tree) {
+  if (tree == Py_None) return add(Kind::None);
+  PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(tree));
+  PyObject* fields = nullptr;
+  const bool is_dict = PyDict_Check(tree), is_list = PyList_Check(tree), is_tuple = PyTuple_Check(tree);
+  if (!is_dict && !is_list && !is_tuple) {
+    fields = PyType_Check(tree) ? nullptr : fields_of_dataclass(Py_TYPE(tree));
+    if (fields == nullptr) {
+      add(Kind::Leaf);
+      objects.push_back(Py_NewRef(tree));
+      return;
     }
-  } else if (PyList_Check(tree)) {
-    const Depth depth(in_a_tree);
-    tokens.push_back({Kind::List, static_cast<std::int32_t>(PyList_GET_SIZE(tree))});
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(tree); ++i) flatten(PyList_GET_ITEM(tree, i), tokens, leaves);
-  } else if (PyTuple_Check(tree)) {
-    const Depth depth(in_a_tree);
-    const bool named = !PyTuple_CheckExact(tree) && fields_of_named(Py_TYPE(tree)) != nullptr;
-    tokens.push_back({named ? Kind::Named : Kind::Tuple, static_cast<std::int32_t>(PyTuple_GET_SIZE(tree)),
-                      named ? reinterpret_cast<PyObject*>(Py_TYPE(tree)) : nullptr});
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tree); ++i) flatten(PyTuple_GET_ITEM(tree, i), tokens, leaves);
-  } else if (tree == Py_None) {
-    tokens.push_back({Kind::None});
-  } else if (PyObject* fields = PyType_Check(tree) ? nullptr : fields_of_dataclass(Py_TYPE(tree)); fields != nullptr) {
-    const Depth depth(in_a_tree);
-    const std::size_t at = tokens.size();
-    tokens.push_back({Kind::Data, 0, reinterpret_cast<PyObject*>(Py_TYPE(tree))});
-    visit_dataclass(tree, fields, [&](PyObject*, PyObject* child, bool is_static) {
-      ++tokens[at].arity;
-      if (is_static)
-        tokens.push_back({Kind::Static, 0, child});
-      else
-        flatten(child, tokens, leaves);
-    });
-  } else {
-    tokens.push_back({Kind::Leaf});
-    leaves.push_back(tree);
   }
+  // Children are counted as they come: reading one may run Python, which may change the container, or let go of it.
+  const Depth depth(in_a_tree);
+  const nb::object owner = nb::borrow(tree);
+  const std::size_t at = tokens.size();
+  std::int32_t arity = 0;
+  if (is_dict) {
+    add(Kind::Dict);
+    PyObject *key = nullptr, *child = nullptr;
+    for (Py_ssize_t place = 0; PyDict_Next(tree, &place, &key, &child) != 0; ++arity) {
+      add(Kind::Key, 0, key);
+      add_tree(child);
+    }
+  } else if (is_list) {
+    add(Kind::List);
+    for (; arity < PyList_GET_SIZE(tree); ++arity) add_tree(PyList_GET_ITEM(tree, arity));
+  } else if (is_tuple) {
+    if (!PyTuple_CheckExact(tree) && fields_of_named(Py_TYPE(tree)) != nullptr)
+      add(Kind::Named, 0, type);
+    else
+      add(Kind::Tuple);
+    for (; arity < PyTuple_GET_SIZE(tree); ++arity) add_tree(PyTuple_GET_ITEM(tree, arity));
+  } else {
+    add(Kind::Data, 0, type);
+    visit_dataclass(tree, fields, [&](PyObject*, PyObject* child, bool is_static) {
+      ++arity;
+      if (is_static)
+        add(Kind::Static, 0, child);
+      else
+        add_tree(child);
+    });
+  }
+  tokens[at].arity = arity;
 }
 
 std::pair<std::vector<nb::object>, Structure> flatten(nb::handle tree) {
-  Tokens tokens;
-  std::vector<PyObject*> borrowed;
-  flatten(tree.ptr(), tokens, borrowed);
+  FlatTree flat;
+  flat.add_tree(tree.ptr());
   std::vector<nb::object> leaves;
-  for (PyObject* leaf : borrowed) leaves.push_back(nb::borrow(leaf));
-  return {std::move(leaves), Structure(tokens)};
+  for (PyObject* leaf : flat.objects) leaves.push_back(nb::borrow(leaf));
+  return {std::move(leaves), Structure(flat.tokens)};
 }
 
 std::vector<nb::object> flatten_like(const Structure& structure, nb::handle tree, const std::string& what) {

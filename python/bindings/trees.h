@@ -21,6 +21,10 @@ struct Token {
   Kind kind;
   std::int32_t arity = 0;      // children of a container
   PyObject* object = nullptr;  // key, type or static value; owned by whoever owns the list
+
+  bool owns_object() const {
+    return kind == Kind::Key || kind == Kind::Named || kind == Kind::Data || kind == Kind::Static;
+  }
 };
 using Tokens = std::vector<Token>;
 
@@ -42,9 +46,22 @@ class Structure {
   std::size_t num_leaves_ = 0;
 };
 
-// Appends the structure of `tree` and its leaves, both borrowed from it. (Fields of dataclasses and named tuples are borrowed
-// from the instance, which the caller's argument keeps alive.)
-void flatten(PyObject* tree, Tokens& tokens, std::vector<PyObject*>& leaves);
+// Trees taken apart. It owns its leaves and the objects of its tokens until clear(): a field of a dataclass may be computed when it is read, and reading it,
+// or a leaf, may run Python that takes them out of the tree.
+struct FlatTree {
+  Tokens tokens;
+  std::vector<PyObject*> objects;  // the leaves
+
+  FlatTree() = default;
+  ~FlatTree() { clear(); }
+  FlatTree(const FlatTree&) = delete;
+  FlatTree& operator=(const FlatTree&) = delete;
+  void clear();
+  // Appends a token, which takes a reference of its own.
+  void add(Token::Kind kind, std::size_t arity = 0, PyObject* object = nullptr);
+  // Appends the structure of `tree`, and its leaves.
+  void add_tree(PyObject* tree);
+};
 std::pair<std::vector<nb::object>, Structure> flatten(nb::handle tree);
 // The leaves of `tree` in the order of `structure`: dicts are matched by key. UserError naming the first difference.
 std::vector<nb::object> flatten_like(const Structure& structure, nb::handle tree, const std::string& what);

@@ -160,6 +160,90 @@ refused(lambda: hl.nn.Sequential(Net()).init(0))
     assert leaves == [1.0] and structure.unflatten([1.0]) == tree and structure.paths() == ["[0]" * 200]
 
 
+class Converting:
+    """A field that makes a new array of a list at each read."""
+
+    def __set_name__(self, owner, name):
+        self.name = "_" + name
+
+    def __get__(self, instance, owner=None):
+        value = None if instance is None else getattr(instance, self.name)
+        return np.array(value, np.float32) if isinstance(value, list) else value
+
+    def __set__(self, instance, value):
+        setattr(instance, self.name, value)
+
+
+@dataclasses.dataclass
+class Converted:
+    a: Converting = Converting()
+    b: Converting = Converting()
+
+
+def test_fields_that_make_their_value_when_they_are_read():
+    f = hl.jit(lambda p: p.a + 10 * p.b)
+    for i in range(200):
+        assert f(Converted([i] * 300, [i + 1] * 300))[299] == i + 10 * (i + 1)
+    leaves, structure = hl.tree.flatten(Converted([1.0], [2.0]))
+    assert [leaf.tolist() for leaf in leaves] == [[1.0], [2.0]] and structure.paths() == [".a", ".b"]
+
+
+class Meddling:
+    """A leaf that does something when it is read."""
+
+    def __init__(self, act):
+        self.act = act
+
+    def __array__(self, dtype=None, copy=None):
+        self.act()
+        return np.ones(3, np.float32)
+
+
+def test_a_leaf_that_takes_itself_out_of_its_tree():
+    f = hl.jit(lambda d: sum(v.sum() for v in d.values()))
+    for i in range(300):
+        tree, others = {}, []
+
+        def act(tree=tree, others=others):
+            tree.clear()
+            others.extend(bytes(60) for _ in range(200))  # in the memory of what nobody keeps
+
+        tree["k" * 40 + str(i % 3)] = Meddling(act)
+        assert f(tree) == 3
+    assert _core.num_specializations(f) == 3
+
+
+@dataclasses.dataclass
+class Reading:
+    x: object
+
+    def __getattribute__(self, name):
+        value = object.__getattribute__(self, name)
+        return value() if name == "x" else value
+
+
+def test_a_container_that_changes_while_it_is_read():
+    numbers, table = [], {}
+    numbers += [Reading(lambda: numbers.extend([2.0, 3.0]) or 1.0)]
+    leaves, structure = hl.tree.flatten(numbers)
+    assert leaves == [1.0, 2.0, 3.0] and structure.paths() == ["[0].x", "[1]", "[2]"]
+    table.update(a=[Reading(lambda: table.clear() or 1.0), 2.0])
+    assert hl.tree.flatten(table)[1].paths() == ["['a'][0].x", "['a'][1]"]
+
+
+class Limits(typing.NamedTuple("Limits", [("low", object), ("high", object)])):
+    def __new__(cls, low, high):
+        if low > high:
+            raise ValueError("low above high")
+        return super().__new__(cls, low, high)
+
+
+def test_named_tuples_that_check_what_they_are_made_of():
+    assert hl.jit(lambda t: t.high - t.low)(Limits(1.0, 3.0)) == 2
+    result = hl.jit(lambda t: t)(Limits(1.0, 3.0))
+    assert type(result) is Limits and result.low == 1 and result.high == 3
+
+
 def test_static_values_are_compared_by_what_they_hold():
     traces = []
 
