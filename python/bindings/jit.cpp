@@ -67,9 +67,18 @@ nb::object& log_hook() {
   return hook;
 }
 
+JitState& live_state(PyObject* self) {
+  JitState& state = *reinterpret_cast<JitObject*>(self)->state;
+  // Objects that only each other know are asked for their end one after the other.
+  if (state.fn == nullptr)
+    throw UserError(state.name, "a compiled function may be called while it lives",
+                    "a call by an object that is collected together with it");
+  return state;
+}
+
 JitState& state_of(nb::handle self) {
   if (reinterpret_cast<PyObject*>(Py_TYPE(self.ptr())) != g_type) throw nb::type_error("a compiled function is wanted");
-  return *reinterpret_cast<JitObject*>(self.ptr())->state;
+  return live_state(self.ptr());
 }
 
 void append_argument(Arguments& a, PyObject* value, bool is_static, bool is_donated) {
@@ -109,8 +118,8 @@ const Specialization* known(JitState& state, const Arguments& a, std::size_t has
 const Specialization& specialize(JitState& state, const Arguments& a, std::size_t hash) {
   if (const Specialization* program = known(state, a, hash)) return *program;
   const std::string reason = state.last == nullptr ? "first call" : state.last->difference(a);
-  auto made =
-      std::make_unique<Specialization>(state.fn, state.name, a, state.options, state.bound ? &*state.bound : nullptr);
+  auto made = std::make_unique<Specialization>(state.fn, state.name, a, Structure::with_frozen_values(a.tokens),
+                                               state.options, state.bound ? &*state.bound : nullptr);
   // Another thread may have been faster.
   if (const Specialization* program = known(state, a, hash)) return *program;
   const Specialization& added = *state.specializations.emplace(hash, std::move(made))->second;
@@ -138,21 +147,19 @@ template <class F> PyObject* guarded(F&& f) noexcept {
 // Inside another trace: the function itself.
 PyObject* call_traced(const JitState& state, PyObject* const* args, std::size_t nargsf, PyObject* kwnames) {
   if (!state.bound) return PyObject_Vectorcall(state.fn, args, nargsf, kwnames);
-  return guarded([&] {
-    std::vector<nb::object> arrays;
-    for (const Array& array : state.bound->arrays) arrays.push_back(to_python(array));
-    const nb::object first = unflatten(state.bound->structure, arrays);
-    const auto nargs = static_cast<std::size_t>(PyVectorcall_NARGS(nargsf));
-    std::vector<PyObject*> all = {first.ptr()};
-    all.insert(all.end(), args, args + nargs + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames)));
-    return PyObject_Vectorcall(state.fn, all.data(), nargs + 1, kwnames);
-  });
+  std::vector<nb::object> arrays;
+  for (const Array& array : state.bound->arrays) arrays.push_back(to_python(array));
+  const nb::object first = unflatten(state.bound->structure, arrays);
+  const auto nargs = static_cast<std::size_t>(PyVectorcall_NARGS(nargsf));
+  std::vector<PyObject*> all = {first.ptr()};
+  all.insert(all.end(), args, args + nargs + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames)));
+  return PyObject_Vectorcall(state.fn, all.data(), nargs + 1, kwnames);
 }
 
 PyObject* jit_call(PyObject* self, PyObject* const* args, std::size_t nargsf, PyObject* kwnames) {
-  JitState& state = *reinterpret_cast<JitObject*>(self)->state;
-  if (is_tracing()) return call_traced(state, args, nargsf, kwnames);
   return guarded([&] {
+    JitState& state = live_state(self);
+    if (is_tracing()) return call_traced(state, args, nargsf, kwnames);
     ArgumentsLease a;
     read_arguments(state, *a, args, static_cast<std::size_t>(PyVectorcall_NARGS(nargsf)), kwnames);
     return find(state, *a).run(*a).release().ptr();
@@ -162,14 +169,26 @@ PyObject* jit_call(PyObject* self, PyObject* const* args, std::size_t nargsf, Py
 int jit_traverse(PyObject* self, visitproc visit, void* arg) {
   auto* object = reinterpret_cast<JitObject*>(self);
   Py_VISIT(object->dict);
-  if (object->state != nullptr) Py_VISIT(object->state->fn);
   Py_VISIT(Py_TYPE(self));
-  return 0;
+  if (object->state == nullptr) return 0;
+  const JitState& state = *object->state;
+  Py_VISIT(state.fn);
+  int status = state.bound ? state.bound->structure.traverse(visit, arg) : 0;
+  for (const auto& [hash, program] : state.specializations)
+    if (status == 0) status = program->traverse(visit, arg);
+  return status;
 }
 
 int jit_clear(PyObject* self) {
   auto* object = reinterpret_cast<JitObject*>(self);
   Py_CLEAR(object->dict);
+  if (object->state == nullptr) return 0;
+  JitState& state = *object->state;
+  Py_CLEAR(state.fn);
+  // What they let go of may run Python, which may ask for this function.
+  state.last = nullptr;
+  const auto programs = std::exchange(state.specializations, {});
+  const auto bound = std::exchange(state.bound, std::nullopt);
   return 0;
 }
 
@@ -385,7 +404,7 @@ nb::object run_once(nb::callable fn, const std::string& name, nb::args args, nb:
   read_open_call(state, *a, args, kwargs);
   CompileOptions options;
   options.threads = -1;
-  return Specialization(fn, name, *a, options).run(*a);
+  return Specialization(fn, name, *a, Structure(a->tokens), options).run(*a);
 }
 
 }  // namespace

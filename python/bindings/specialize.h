@@ -73,9 +73,9 @@ struct BoundArgument {
 class Specialization {
  public:
   // Traces fn(*args, **kwargs), whose structure is that of `arguments` (a tuple and a dict), and compiles it; with `bound`,
-  // fn(bound, *args, **kwargs). threads < 0: all cores for work that is worth it, else one.
-  Specialization(nb::handle fn, const std::string& name, const Arguments& arguments, CompileOptions options,
-                 const BoundArgument* bound = nullptr);
+  // fn(bound, *args, **kwargs). threads < 0: all cores for work that is worth it, else one. `structure` is that of the arguments to compare with.
+  Specialization(nb::handle fn, const std::string& name, const Arguments& arguments, Structure structure,
+                 CompileOptions options, const BoundArgument* bound = nullptr);
   // The same program with other arrays of the bound argument.
   Specialization rebound(const BoundArgument& bound) const;
 
@@ -87,8 +87,9 @@ class Specialization {
 
   const Executable& executable() const { return *executable_; }
   const std::vector<LeafType>& leaf_types() const { return types_; }
-  const Structure& structure() const { return structure_; }
   double compile_ms() const { return compile_ms_; }
+  // For the garbage collector.
+  int traverse(visitproc visit, void* arg) const;
   // What is different in the arguments of a call that this does not accept.
   std::string difference(const Arguments& arguments) const;
 

@@ -6,9 +6,9 @@
 
 #include "array.h"
 #include "depth.h"
+#include "fields.h"
 #include "gil.h"
 #include "hotloop/error.h"
-#include "static_values.h"
 
 namespace hotloop::python {
 namespace {
@@ -16,34 +16,6 @@ namespace {
 using Kind = Token::Kind;
 
 constexpr const char* in_a_tree = " in a tree";
-
-PyObject* fields_of_named(PyTypeObject* type) {
-  static PyObject* const name = PyUnicode_InternFromString("_fields");
-  PyObject* fields = class_attribute(type, name);  // borrowed
-  return fields != nullptr && PyTuple_Check(fields) ? fields : nullptr;
-}
-
-// The dict of fields that @dataclass left in the class, in order, see next_field(); borrowed.
-PyObject* fields_of_dataclass(PyTypeObject* type) {
-  static PyObject* const name = PyUnicode_InternFromString("__dataclass_fields__");
-  PyObject* fields = class_attribute(type, name);
-  return fields != nullptr && PyDict_Check(fields) ? fields : nullptr;
-}
-
-// Whether an instance has it: ClassVar and InitVar leave entries among the fields, too, which dataclasses.fields() passes over like this.
-bool is_field(PyObject* entry) {
-  static PyObject* const name = PyUnicode_InternFromString("_field_type");
-  static PyObject* const wanted = nb::object(nb::module_::import_("dataclasses").attr("_FIELD")).release().ptr();
-  const nb::object type = checked(PyObject_GetAttr(entry, name));
-  return type.ptr() == wanted;
-}
-
-// The next field, from `at` on (0 is the first). False after the last one.
-bool next_field(PyObject* fields, Py_ssize_t& at, PyObject*& key, PyObject*& field) {
-  while (PyDict_Next(fields, &at, &key, &field) != 0)
-    if (is_field(field)) return true;
-  return false;
-}
 
 // Whether a field of a dataclass is part of the structure, and no array: field(metadata={"static": True}).
 bool is_static_field(PyObject* field) {
@@ -208,39 +180,75 @@ void match(const Tokens& tokens, std::size_t& at, nb::handle tree, const std::st
 
 }  // namespace
 
-Structure::Structure(const Tokens& tokens) {
-  for (const Token& t : tokens) {
+Structure::Structure(const Tokens& tokens) : Structure(Content{tokens, {}}) {}
+
+Structure::Structure(Content content) {
+  for (const Token& t : content.tokens) {
     if (t.owns_object()) Py_INCREF(t.object);
     num_leaves_ += t.kind == Kind::Leaf;
   }
-  tokens_ = std::shared_ptr<const Tokens>(new Tokens(tokens), [](const Tokens* owned) {
+  content_ = std::shared_ptr<const Content>(new Content(std::move(content)), [](const Content* last) {
+    const std::unique_ptr<Content> owned(const_cast<Content*>(last));
     if (python_lives()) {
       const GilAcquired gil;
-      for (const Token& t : *owned)
+      for (const Token& t : owned->tokens)
         if (t.owns_object()) Py_DECREF(t.object);
+      owned->values.clear();
+    } else {
+      for (StaticValue& value : owned->values)
+        for (nb::object& object : value.objects()) (void)object.release();
     }
-    delete owned;
   });
 }
 
 Structure Structure::with_frozen_values(Tokens tokens) {
-  std::vector<nb::object> kept;
+  std::vector<StaticValue> values;
   for (Token& t : tokens) {
     if (t.kind != Kind::Static) continue;
-    kept.push_back(frozen(t.object));
-    t.object = kept.back().ptr();
+    values.emplace_back(t.object);
+    t.object = Py_None;
   }
-  return Structure(tokens);
+  return Structure(Content{std::move(tokens), std::move(values)});
 }
 
 bool Structure::equals(const Tokens& other) const {
-  if (tokens_->size() != other.size()) return false;
+  const Tokens& mine = tokens();
+  if (mine.size() != other.size()) return false;
+  const StaticValue* frozen = content_->values.data();
+  const bool has_frozen = !content_->values.empty();
   for (std::size_t i = 0; i < other.size(); ++i) {
-    const Token &a = (*tokens_)[i], &b = other[i];
+    const Token &a = mine[i], &b = other[i];
     if (a.kind != b.kind || a.arity != b.arity) return false;
-    if (a.object != b.object && !same_static(a.object, b.object)) return false;
+    if (a.kind == Kind::Static && has_frozen) {
+      if (!(frozen++)->holds(b.object)) return false;
+    } else if (a.object != b.object) {
+      const bool is_type = a.kind != Kind::Key && a.kind != Kind::Static;
+      if (is_type || !same_static(a.object, b.object)) return false;
+    }
   }
   return true;
+}
+
+std::size_t hash_of(const Tokens& tokens) {
+  std::size_t h = tokens.size();
+  const auto mix = [&](std::size_t v) { h = (h ^ v) * 0x9e3779b97f4a7c15u; };
+  for (const Token& t : tokens) {
+    mix(static_cast<std::size_t>(t.kind) + static_cast<std::size_t>(t.arity) * 16);
+    if (t.kind == Kind::Key || t.kind == Kind::Static)
+      mix(hash_static(t.object));
+    else if (t.object != nullptr)
+      mix(reinterpret_cast<std::size_t>(t.object) >> 4);
+  }
+  return h;
+}
+
+int Structure::traverse(visitproc visit, void* arg) const {
+  if (content_.use_count() != 1) return 0;
+  for (const Token& t : content_->tokens)
+    if (t.owns_object()) Py_VISIT(t.object);
+  for (const StaticValue& value : content_->values)
+    for (const nb::object& object : value.objects()) Py_VISIT(object.ptr());
+  return 0;
 }
 
 std::string Structure::str() const {
@@ -256,40 +264,34 @@ void FlatTree::clear() {
   objects.clear();
 }
 
-void FlatTree::add(Kind kind, std::size_t arity, PyObject* object) {
-  tokens.push_back({kind, static_cast<std::int32_t>(arity), object});
-  if (tokens.back().owns_object()) Py_INCREF(object);
+void FlatTree::add_tree(PyObject* tree) {
+  if (PyDict_Check(tree) || PyList_Check(tree) || PyTuple_Check(tree)) return add_container(tree, nullptr);
+  if (tree == Py_None) return add(Kind::None);
+  if (!PyType_Check(tree))
+    if (PyObject* fields = fields_of_dataclass(Py_TYPE(tree)); fields != nullptr) return add_container(tree, fields);
+  add(Kind::Leaf);
+  objects.push_back(Py_NewRef(tree));
 }
 
-void FlatTree::add_tree(PyObject* tree) {
-  if (tree == Py_None) return add(Kind::None);
-  PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(tree));
-  PyObject* fields = nullptr;
-  const bool is_dict = PyDict_Check(tree), is_list = PyList_Check(tree), is_tuple = PyTuple_Check(tree);
-  if (!is_dict && !is_list && !is_tuple) {
-    fields = PyType_Check(tree) ? nullptr : fields_of_dataclass(Py_TYPE(tree));
-    if (fields == nullptr) {
-      add(Kind::Leaf);
-      objects.push_back(Py_NewRef(tree));
-      return;
-    }
-  }
+// `fields` are those of a dataclass.
+void FlatTree::add_container(PyObject* tree, PyObject* fields) {
   // Children are counted as they come: reading one may run Python, which may change the container, or let go of it.
   const Depth depth(in_a_tree);
   const nb::object owner = nb::borrow(tree);
+  PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(tree));
   const std::size_t at = tokens.size();
   std::int32_t arity = 0;
-  if (is_dict) {
+  if (PyDict_Check(tree)) {
     add(Kind::Dict);
     PyObject *key = nullptr, *child = nullptr;
     for (Py_ssize_t place = 0; PyDict_Next(tree, &place, &key, &child) != 0; ++arity) {
       add(Kind::Key, 0, key);
       add_tree(child);
     }
-  } else if (is_list) {
+  } else if (PyList_Check(tree)) {
     add(Kind::List);
     for (; arity < PyList_GET_SIZE(tree); ++arity) add_tree(PyList_GET_ITEM(tree, arity));
-  } else if (is_tuple) {
+  } else if (PyTuple_Check(tree)) {
     if (!PyTuple_CheckExact(tree) && fields_of_named(Py_TYPE(tree)) != nullptr)
       add(Kind::Named, 0, type);
     else
@@ -358,6 +360,7 @@ void bind_trees(nb::module_& m) {
             return nb::isinstance<Structure>(b) && a.equals(nb::cast<const Structure&>(b).tokens());
           },
           nb::arg("other").none())
+      .def("__hash__", [](const Structure& s) { return hash_of(s.tokens()); })
       .def("__repr__", [](const Structure& s) { return "Structure(" + s.str() + ")"; });
   m.def(
       "tree_flatten", [](nb::handle tree) { return flatten(tree); }, nb::arg("tree").none());

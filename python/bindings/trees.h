@@ -13,18 +13,27 @@
 
 #include "bindings.h"
 #include "hotloop/tree.h"
+#include "static_values.h"
 
 namespace hotloop::python {
 
 struct Token {
-  enum class Kind : std::uint8_t { Leaf, None, Dict, Key, List, Tuple, Named, Data, Static };
+  enum class Kind : std::uint8_t {
+    Leaf,
+    None,
+    Dict,
+    List,
+    Tuple,
+    Key,
+    Named,
+    Data,
+    Static
+  };  // from Key on with an object
   Kind kind;
   std::int32_t arity = 0;      // children of a container
   PyObject* object = nullptr;  // key, type or static value; owned by whoever owns the list
 
-  bool owns_object() const {
-    return kind == Kind::Key || kind == Kind::Named || kind == Kind::Data || kind == Kind::Static;
-  }
+  bool owns_object() const { return kind >= Kind::Key; }
 };
 using Tokens = std::vector<Token>;
 
@@ -33,18 +42,29 @@ class Structure {
  public:
   Structure() = default;
   explicit Structure(const Tokens& tokens);  // takes references of its own
-  const Tokens& tokens() const { return *tokens_; }
+  const Tokens& tokens() const { return content_->tokens; }
   std::size_t num_leaves() const { return num_leaves_; }
-  // Keys and static values are compared by what they hold, see same_static().
+  // Keys and static values are compared by what they hold, see StaticValue.
   bool equals(const Tokens& other) const;
-  // The same with static values that nobody else can write to.
+  // To compare with: in place of its static values there is what they hold now.
   static Structure with_frozen_values(Tokens tokens);
   std::string str() const;
+  // For the garbage collector, the objects that this structure alone owns.
+  int traverse(visitproc visit, void* arg) const;
 
  private:
-  std::shared_ptr<const Tokens> tokens_;
+  struct Content {
+    Tokens tokens;
+    std::vector<StaticValue> values;  // of its static tokens in order, if it has frozen ones
+  };
+  explicit Structure(Content content);
+
+  std::shared_ptr<const Content> content_;
   std::size_t num_leaves_ = 0;
 };
+
+// Of structures that are equal the same.
+std::size_t hash_of(const Tokens& tokens);
 
 // Trees taken apart. It owns its leaves and the objects of its tokens until clear(): a field of a dataclass may be computed when it is read, and reading it,
 // or a leaf, may run Python that takes them out of the tree.
@@ -58,9 +78,16 @@ struct FlatTree {
   FlatTree& operator=(const FlatTree&) = delete;
   void clear();
   // Appends a token, which takes a reference of its own.
-  void add(Token::Kind kind, std::size_t arity = 0, PyObject* object = nullptr);
+  void add(Token::Kind kind, std::size_t arity = 0, PyObject* object = nullptr) {
+    const Token token{kind, static_cast<std::int32_t>(arity), object};
+    tokens.push_back(token);
+    if (token.owns_object()) Py_INCREF(object);
+  }
   // Appends the structure of `tree`, and its leaves.
   void add_tree(PyObject* tree);
+
+ private:
+  void add_container(PyObject* tree, PyObject* fields);
 };
 std::pair<std::vector<nb::object>, Structure> flatten(nb::handle tree);
 // The leaves of `tree` in the order of `structure`: dicts are matched by key. UserError naming the first difference.
