@@ -36,6 +36,15 @@ enum class Tag : char {
   Parts
 };
 
+// By type and ==.
+bool same_object(PyObject* a, PyObject* b) {
+  if (a == b) return true;
+  if (Py_TYPE(a) != Py_TYPE(b)) return false;
+  const int equal = PyObject_RichCompareBool(a, b, Py_EQ);
+  if (equal < 0) throw nb::python_error();
+  return equal == 1;
+}
+
 // Takes what walk() writes down of a value. False: no more is wanted.
 class Writer {
  public:
@@ -85,12 +94,7 @@ class Comparer final : public Writer {
   }
   bool object(PyObject* object) override {
     if (!tag(Tag::Object) || next_ == end_) return false;
-    PyObject* known = next_++->ptr();
-    if (known == object) return true;
-    if (Py_TYPE(known) != Py_TYPE(object)) return false;
-    const int equal = PyObject_RichCompareBool(known, object, Py_EQ);
-    if (equal < 0) throw nb::python_error();
-    return equal == 1;
+    return same_object(next_++->ptr(), object);
   }
   bool knows(PyObject* object) override {
     return !bytes_.empty() && bytes_[0] == static_cast<char>(Tag::Object) && next_ != end_ && next_->is(object) &&
@@ -312,7 +316,7 @@ bool StaticValue::compare(PyObject* value) const {
 }
 
 bool same_static(PyObject* a, PyObject* b) {
-  if (a == b) return true;
+  if (a == b || is_plain(a)) return same_object(a, b);
   return Py_TYPE(a) == Py_TYPE(b) && StaticValue(a).holds(b);
 }
 
