@@ -281,7 +281,7 @@ bool walk(PyObject* value, Writer& to) {
     const nb::object scalar = checked(PyArray_FromScalar(value, nullptr));
     return walk_numpy(type_of(value), reinterpret_cast<PyArrayObject*>(scalar.ptr()), to);
   }
-  if (type_of(value) == reinterpret_cast<PyObject*>(&PySet_Type)) return to.tag(Tag::Set) && walk_set(value, to);
+  if (PySet_CheckExact(value)) return to.tag(Tag::Set) && walk_set(value, to);
   if (PyFrozenSet_CheckExact(value)) return to.tag(Tag::FrozenSet) && walk_set(value, to);
   if (PySlice_Check(value)) {
     if (!to.tag(Tag::Slice)) return false;
