@@ -280,7 +280,7 @@ nb::object make_bound_jit(nb::callable fn, const std::string& name, nb::handle f
 nb::object rebound_jit(nb::handle self, nb::handle first) {
   JitState& state = state_of(self);
   if (!state.bound) throw UserError(state.name, "the function must have a bound argument", "one without");
-  BoundArgument bound{state.bound->structure, {}};
+  BoundArgument bound{state.bound->structure.clone(), {}};
   for (const nb::object& leaf : flatten_like(bound.structure, first, state.name))
     bound.arrays.push_back(snapshot(to_array(leaf, state.name)));
   const auto paths = leaf_paths(bound.structure);

@@ -171,6 +171,8 @@ Specialization::Specialization(nb::handle fn, const std::string& name, const Arg
 
 Specialization Specialization::rebound(const BoundArgument& bound) const {
   Specialization other = *this;
+  other.structure_ = structure_.clone();
+  other.result_structure_ = result_structure_.clone();
   std::vector<Array> values = bound.arrays;
   values.insert(values.end(), lifted_.begin(), lifted_.end());
   const GilReleased released;

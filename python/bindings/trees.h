@@ -49,7 +49,9 @@ class Structure {
   // To compare with: in place of its static values there is what they hold now.
   static Structure with_frozen_values(Tokens tokens);
   std::string str() const;
-  // For the garbage collector, the objects that this structure alone owns.
+  // One that owns its objects beside this one.
+  Structure clone() const { return Structure(Content(*content_)); }
+  // For the garbage collector, the objects that this structure owns, if it has no copies.
   int traverse(visitproc visit, void* arg) const;
 
  private:

@@ -464,11 +464,21 @@ def test_classes_and_their_programs_are_collected():
         net(2.0)
         return Net
 
+    def of_bound_arguments():
+        @dataclasses.dataclass
+        class Weights:
+            w: object
+
+        Weights.first = _core.bound_jit(lambda p, x: p.w * x, "f", Weights(np.ones(3)), _core.options())
+        Weights.first(2.0)
+        Weights.second = _core.rebound_jit(Weights.first, Weights(np.zeros(3)))
+        return Weights
+
     ends = []
-    alive = [weakref.ref(make()) for make in (of_a_dataclass, of_a_static_object, of_the_end)]
+    alive = [weakref.ref(make()) for make in (of_a_dataclass, of_a_static_object, of_the_end, of_bound_arguments)]
     gc.collect()
     gc.collect()
-    assert [ref() for ref in alive] == [None] * 3 and ends == [1]
+    assert [ref() for ref in alive] == [None] * 4 and ends == [1]
 
 
 def test_static_arguments():
