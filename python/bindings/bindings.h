@@ -10,6 +10,13 @@ namespace nb = nanobind;
 
 namespace hotloop::python {
 
+// What a function of Python's C API made; its exception where it made nothing.
+inline nb::object checked(PyObject* made) {
+  nb::object result = nb::steal(made);
+  if (!result.is_valid()) throw nb::python_error();
+  return result;
+}
+
 void bind_errors(nb::module_& m);
 // Makes the exception that is being handled Python's, for functions that nanobind does not wrap.
 void set_python_error() noexcept;

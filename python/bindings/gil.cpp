@@ -1,5 +1,7 @@
 #include "gil.h"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -17,6 +19,14 @@ bool ends_elsewhere() {
   const unsigned long thread = g_ending_in.load();
   return thread != 0 && thread != PyThread_get_thread_ident();
 }
+
+// A child has the forking thread alone: nobody else waits for the lock there, nor ends the interpreter.
+void in_child() {
+  g_taking.store(0);
+  if (ends_elsewhere()) g_ending_in.store(0);
+}
+
+[[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, in_child);
 
 // While one lives, this thread may take the lock: the interpreter does not end before it has it. Or it waits for ever.
 class Taking {

@@ -67,30 +67,39 @@ nb::object& log_hook() {
   return hook;
 }
 
+JitState& live_state(PyObject* self) {
+  JitState& state = *reinterpret_cast<JitObject*>(self)->state;
+  // Objects that only each other know are asked for their end one after the other.
+  if (state.fn == nullptr)
+    throw UserError(state.name, "a compiled function may be called while it lives",
+                    "a call by an object that is collected together with it");
+  return state;
+}
+
 JitState& state_of(nb::handle self) {
   if (reinterpret_cast<PyObject*>(Py_TYPE(self.ptr())) != g_type) throw nb::type_error("a compiled function is wanted");
-  return *reinterpret_cast<JitObject*>(self.ptr())->state;
+  return live_state(self.ptr());
 }
 
 void append_argument(Arguments& a, PyObject* value, bool is_static, bool is_donated) {
   if (is_static) {
-    a.tokens.push_back({Token::Kind::Static, 0, value});
+    a.add(Token::Kind::Static, 0, value);
     return;
   }
   const std::size_t begin = a.objects.size();
-  flatten(value, a.tokens, a.objects);
+  a.add_tree(value);
   for (std::size_t i = begin; is_donated && i < a.objects.size(); ++i) a.donated.push_back(i);
 }
 
 void read_arguments(const JitState& state, Arguments& a, PyObject* const* args, std::size_t nargs, PyObject* kwnames) {
-  a.tokens.push_back({Token::Kind::Tuple, 2});
-  a.tokens.push_back({Token::Kind::Tuple, static_cast<std::int32_t>(nargs)});
+  a.add(Token::Kind::Tuple, 2);
+  a.add(Token::Kind::Tuple, nargs);
   for (std::size_t i = 0; i < nargs; ++i) append_argument(a, args[i], state.is_static(i), state.is_donated(i));
   const Py_ssize_t num_keywords = kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames);
-  a.tokens.push_back({Token::Kind::Dict, static_cast<std::int32_t>(num_keywords)});
+  a.add(Token::Kind::Dict, static_cast<std::size_t>(num_keywords));
   for (Py_ssize_t i = 0; i < num_keywords; ++i) {
     PyObject* name = PyTuple_GET_ITEM(kwnames, i);
-    a.tokens.push_back({Token::Kind::Key, 0, name});
+    a.add(Token::Kind::Key, 0, name);
     append_argument(a, args[nargs + static_cast<std::size_t>(i)], state.is_static(name), state.is_donated(name));
   }
   a.read_leaves(state.name);
@@ -109,8 +118,8 @@ const Specialization* known(JitState& state, const Arguments& a, std::size_t has
 const Specialization& specialize(JitState& state, const Arguments& a, std::size_t hash) {
   if (const Specialization* program = known(state, a, hash)) return *program;
   const std::string reason = state.last == nullptr ? "first call" : state.last->difference(a);
-  auto made =
-      std::make_unique<Specialization>(state.fn, state.name, a, state.options, state.bound ? &*state.bound : nullptr);
+  auto made = std::make_unique<Specialization>(state.fn, state.name, a, Structure::with_frozen_values(a.tokens),
+                                               state.options, state.bound ? &*state.bound : nullptr);
   // Another thread may have been faster.
   if (const Specialization* program = known(state, a, hash)) return *program;
   const Specialization& added = *state.specializations.emplace(hash, std::move(made))->second;
@@ -138,21 +147,19 @@ template <class F> PyObject* guarded(F&& f) noexcept {
 // Inside another trace: the function itself.
 PyObject* call_traced(const JitState& state, PyObject* const* args, std::size_t nargsf, PyObject* kwnames) {
   if (!state.bound) return PyObject_Vectorcall(state.fn, args, nargsf, kwnames);
-  return guarded([&] {
-    std::vector<nb::object> arrays;
-    for (const Array& array : state.bound->arrays) arrays.push_back(to_python(array));
-    const nb::object first = unflatten(state.bound->structure, arrays);
-    const auto nargs = static_cast<std::size_t>(PyVectorcall_NARGS(nargsf));
-    std::vector<PyObject*> all = {first.ptr()};
-    all.insert(all.end(), args, args + nargs + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames)));
-    return PyObject_Vectorcall(state.fn, all.data(), nargs + 1, kwnames);
-  });
+  std::vector<nb::object> arrays;
+  for (const Array& array : state.bound->arrays) arrays.push_back(to_python(array));
+  const nb::object first = unflatten(state.bound->structure, arrays);
+  const auto nargs = static_cast<std::size_t>(PyVectorcall_NARGS(nargsf));
+  std::vector<PyObject*> all = {first.ptr()};
+  all.insert(all.end(), args, args + nargs + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames)));
+  return PyObject_Vectorcall(state.fn, all.data(), nargs + 1, kwnames);
 }
 
 PyObject* jit_call(PyObject* self, PyObject* const* args, std::size_t nargsf, PyObject* kwnames) {
-  JitState& state = *reinterpret_cast<JitObject*>(self)->state;
-  if (is_tracing()) return call_traced(state, args, nargsf, kwnames);
   return guarded([&] {
+    JitState& state = live_state(self);
+    if (is_tracing()) return call_traced(state, args, nargsf, kwnames);
     ArgumentsLease a;
     read_arguments(state, *a, args, static_cast<std::size_t>(PyVectorcall_NARGS(nargsf)), kwnames);
     return find(state, *a).run(*a).release().ptr();
@@ -162,14 +169,26 @@ PyObject* jit_call(PyObject* self, PyObject* const* args, std::size_t nargsf, Py
 int jit_traverse(PyObject* self, visitproc visit, void* arg) {
   auto* object = reinterpret_cast<JitObject*>(self);
   Py_VISIT(object->dict);
-  if (object->state != nullptr) Py_VISIT(object->state->fn);
   Py_VISIT(Py_TYPE(self));
-  return 0;
+  if (object->state == nullptr) return 0;
+  const JitState& state = *object->state;
+  Py_VISIT(state.fn);
+  int status = state.bound ? state.bound->structure.traverse(visit, arg) : 0;
+  for (const auto& [hash, program] : state.specializations)
+    if (status == 0) status = program->traverse(visit, arg);
+  return status;
 }
 
 int jit_clear(PyObject* self) {
   auto* object = reinterpret_cast<JitObject*>(self);
   Py_CLEAR(object->dict);
+  if (object->state == nullptr) return 0;
+  JitState& state = *object->state;
+  Py_CLEAR(state.fn);
+  // What they let go of may run Python, which may ask for this function.
+  state.last = nullptr;
+  const auto programs = std::exchange(state.specializations, {});
+  const auto bound = std::exchange(state.bound, std::nullopt);
   return 0;
 }
 
@@ -261,7 +280,7 @@ nb::object make_bound_jit(nb::callable fn, const std::string& name, nb::handle f
 nb::object rebound_jit(nb::handle self, nb::handle first) {
   JitState& state = state_of(self);
   if (!state.bound) throw UserError(state.name, "the function must have a bound argument", "one without");
-  BoundArgument bound{state.bound->structure, {}};
+  BoundArgument bound{state.bound->structure.clone(), {}};
   for (const nb::object& leaf : flatten_like(bound.structure, first, state.name))
     bound.arrays.push_back(snapshot(to_array(leaf, state.name)));
   const auto paths = leaf_paths(bound.structure);
@@ -359,21 +378,20 @@ template <class Use> auto for_call(nb::handle fn, nb::args args, nb::kwargs kwar
 // Leaves that are no arrays become static, and so do Python integers and bools: the program is traced for this call alone, and the
 // function may use them as numbers of Python.
 void read_open_call(const JitState& state, Arguments& a, nb::args args, nb::kwargs kwargs) {
-  a.tokens.push_back({Token::Kind::Tuple, 2});
-  flatten(args.ptr(), a.tokens, a.objects);
-  flatten(kwargs.ptr(), a.tokens, a.objects);
-  std::vector<PyObject*> arrays;
-  std::size_t next = 0;
+  a.add(Token::Kind::Tuple, 2);
+  a.add_tree(args.ptr());
+  a.add_tree(kwargs.ptr());
+  std::size_t next = 0, num_arrays = 0;
   for (Token& token : a.tokens) {
     if (token.kind != Token::Kind::Leaf) continue;
     PyObject* object = a.objects[next++];
     const Number number = number_kind(object);
     if (number != Number::Int && number != Number::Bool && is_array_like(object))
-      arrays.push_back(object);
+      std::swap(a.objects[num_arrays++], a.objects[next - 1]);
     else
-      token = {Token::Kind::Static, 0, object};
+      token = {Token::Kind::Static, 0, Py_NewRef(object)};
   }
-  a.objects = std::move(arrays);
+  for (; a.objects.size() > num_arrays; a.objects.pop_back()) Py_DECREF(a.objects.back());
   a.read_leaves(state.name);
 }
 
@@ -386,7 +404,7 @@ nb::object run_once(nb::callable fn, const std::string& name, nb::args args, nb:
   read_open_call(state, *a, args, kwargs);
   CompileOptions options;
   options.threads = -1;
-  return Specialization(fn, name, *a, options).run(*a);
+  return Specialization(fn, name, *a, Structure(a->tokens), options).run(*a);
 }
 
 }  // namespace

@@ -47,10 +47,7 @@ ArgumentsLease::~ArgumentsLease() {
 }
 
 void Arguments::clear() {
-  for (std::size_t i = 0; i < num_kept; ++i) Py_DECREF(objects[i]);
-  num_kept = 0;
-  tokens.clear();
-  objects.clear();
+  FlatTree::clear();
   leaves.clear();
   results.clear();
   donated.clear();
@@ -60,8 +57,6 @@ void Arguments::clear() {
 
 void Arguments::read_leaves(const std::string& where) {
   leaves.resize(objects.size());
-  for (PyObject* object : objects) Py_INCREF(object);
-  num_kept = objects.size();
   for (std::size_t i = 0; i < objects.size(); ++i) {
     Leaf& leaf = leaves[i];
     leaf.weak = leaf.is_wide = false;
@@ -103,18 +98,19 @@ void Arguments::read_leaves(const std::string& where) {
 }
 
 std::size_t Arguments::hash() const {
-  std::size_t h = tokens.size();
+  std::size_t h = hash_of(tokens);
   const auto mix = [&](std::size_t v) { h = (h ^ v) * 0x9e3779b97f4a7c15u; };
   for (const Leaf& leaf : leaves) {
-    mix(static_cast<std::size_t>(leaf.view.dtype) * 64 + static_cast<std::size_t>(leaf.view.rank) * 2 + leaf.weak);
+    mix(static_cast<std::size_t>(leaf.view.dtype) * 64 + static_cast<std::size_t>(leaf.view.rank) * 4 + leaf.weak * 2u +
+        leaf.is_wide);
     for (int i = 0; i < leaf.view.rank; ++i) mix(static_cast<std::size_t>(leaf.view.dims[i]));
   }
   return h;
 }
 
-Specialization::Specialization(nb::handle fn, const std::string& name, const Arguments& arguments,
+Specialization::Specialization(nb::handle fn, const std::string& name, const Arguments& arguments, Structure structure,
                                CompileOptions options, const BoundArgument* bound)
-    : name_(name), structure_(Structure::with_frozen_values(arguments.tokens)), is_bound_(bound != nullptr) {
+    : name_(name), structure_(std::move(structure)), is_bound_(bound != nullptr) {
   const auto start = std::chrono::steady_clock::now();
   for (const Leaf& leaf : arguments.leaves) types_.push_back({leaf.view.type(), leaf.weak, leaf.is_wide});
   std::shared_ptr<Graph> graph;
@@ -131,16 +127,15 @@ Specialization::Specialization(nb::handle fn, const std::string& name, const Arg
     }
     const nb::object call = unflatten(Structure(arguments.tokens), tracers);
     const nb::object args = first + nb::object(call[0]);
-    const nb::object result = nb::steal(PyObject_Call(fn.ptr(), args.ptr(), nb::object(call[1]).ptr()));
-    if (!result.is_valid()) throw nb::python_error();
-    auto [leaves, structure] = flatten(result);
-    result_structure_ = structure;
-    one_result_ = structure.tokens().size() == 1 && leaves.size() == 1;
+    const nb::object result = checked(PyObject_Call(fn.ptr(), args.ptr(), nb::object(call[1]).ptr()));
+    const auto [leaves, tree] = flatten(result);
+    result_structure_ = tree;
+    one_result_ = tree.tokens().size() == 1 && leaves.size() == 1;
     std::vector<Value> outputs;
     for (std::size_t i = 0; i < leaves.size(); ++i) {
       if (!is_tracer(leaves[i]) && !is_array_like(leaves[i]))
         throw UserError(name, "a compiled function must return arrays, in dicts, lists, tuples or dataclasses",
-                        "result" + leaf_paths(structure)[i] + " = a " +
+                        "result" + leaf_paths(tree)[i] + " = a " +
                             nb::cast<std::string>(
                                 nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(leaves[i].ptr()))).attr("__name__")),
                         "leave it out of what the function returns");
@@ -181,6 +176,8 @@ Specialization::Specialization(nb::handle fn, const std::string& name, const Arg
 
 Specialization Specialization::rebound(const BoundArgument& bound) const {
   Specialization other = *this;
+  other.structure_ = structure_.clone();
+  other.result_structure_ = result_structure_.clone();
   std::vector<Array> values = bound.arrays;
   values.insert(values.end(), lifted_.begin(), lifted_.end());
   const GilReleased released;
@@ -193,6 +190,11 @@ bool Specialization::accepts(const Arguments& arguments) const {
   for (std::size_t i = 0; i < types_.size(); ++i)
     if (!types_[i].fits(arguments.leaves[i])) return false;
   return structure_.equals(arguments.tokens);
+}
+
+int Specialization::traverse(visitproc visit, void* arg) const {
+  const int status = structure_.traverse(visit, arg);
+  return status != 0 ? status : result_structure_.traverse(visit, arg);
 }
 
 std::string Specialization::difference(const Arguments& arguments) const {

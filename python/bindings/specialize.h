@@ -28,12 +28,8 @@ struct Leaf {
   Array converted;  // what the view looks at, if the argument had to be converted
 };
 
-// The arguments of a call, read without allocating in the steady state. Views point into it and into the caller's objects, which it keeps from
-// read_leaves() on: the dict or list that they came in may lose them while another thread has the GIL.
-struct Arguments {
-  Tokens tokens;
-  std::vector<PyObject*> objects;
-  std::size_t num_kept = 0;  // of the objects
+// The arguments of a call, read without allocating in the steady state. Views point into it and into the caller's objects, which it keeps.
+struct Arguments : FlatTree {
   std::vector<Leaf> leaves;
   std::vector<void*> inputs, outputs;
   std::vector<Array> results;
@@ -77,9 +73,9 @@ struct BoundArgument {
 class Specialization {
  public:
   // Traces fn(*args, **kwargs), whose structure is that of `arguments` (a tuple and a dict), and compiles it; with `bound`,
-  // fn(bound, *args, **kwargs). threads < 0: all cores for work that is worth it, else one.
-  Specialization(nb::handle fn, const std::string& name, const Arguments& arguments, CompileOptions options,
-                 const BoundArgument* bound = nullptr);
+  // fn(bound, *args, **kwargs). threads < 0: all cores for work that is worth it, else one. `structure` is that of the arguments to compare with.
+  Specialization(nb::handle fn, const std::string& name, const Arguments& arguments, Structure structure,
+                 CompileOptions options, const BoundArgument* bound = nullptr);
   // The same program with other arrays of the bound argument.
   Specialization rebound(const BoundArgument& bound) const;
 
@@ -91,8 +87,9 @@ class Specialization {
 
   const Executable& executable() const { return *executable_; }
   const std::vector<LeafType>& leaf_types() const { return types_; }
-  const Structure& structure() const { return structure_; }
   double compile_ms() const { return compile_ms_; }
+  // For the garbage collector.
+  int traverse(visitproc visit, void* arg) const;
   // What is different in the arguments of a call that this does not accept.
   std::string difference(const Arguments& arguments) const;
 

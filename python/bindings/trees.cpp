@@ -6,9 +6,9 @@
 
 #include "array.h"
 #include "depth.h"
+#include "fields.h"
 #include "gil.h"
 #include "hotloop/error.h"
-#include "static_values.h"
 
 namespace hotloop::python {
 namespace {
@@ -17,45 +17,11 @@ using Kind = Token::Kind;
 
 constexpr const char* in_a_tree = " in a tree";
 
-bool owns_object(Kind kind) {
-  return kind == Kind::Key || kind == Kind::Named || kind == Kind::Data || kind == Kind::Static;
-}
-
-PyObject* fields_of_named(PyTypeObject* type) {
-  static PyObject* const name = PyUnicode_InternFromString("_fields");
-  PyObject* fields = class_attribute(type, name);  // borrowed
-  return fields != nullptr && PyTuple_Check(fields) ? fields : nullptr;
-}
-
-// The dict of fields that @dataclass left in the class, in order, see next_field(); borrowed.
-PyObject* fields_of_dataclass(PyTypeObject* type) {
-  static PyObject* const name = PyUnicode_InternFromString("__dataclass_fields__");
-  PyObject* fields = class_attribute(type, name);
-  return fields != nullptr && PyDict_Check(fields) ? fields : nullptr;
-}
-
-// Whether an instance has it: ClassVar and InitVar leave entries among the fields, too, which dataclasses.fields() passes over like this.
-bool is_field(PyObject* entry) {
-  static PyObject* const name = PyUnicode_InternFromString("_field_type");
-  static PyObject* const wanted = nb::object(nb::module_::import_("dataclasses").attr("_FIELD")).release().ptr();
-  const nb::object type = nb::steal(PyObject_GetAttr(entry, name));
-  if (!type.is_valid()) throw nb::python_error();
-  return type.ptr() == wanted;
-}
-
-// The next field, from `at` on (0 is the first). False after the last one.
-bool next_field(PyObject* fields, Py_ssize_t& at, PyObject*& key, PyObject*& field) {
-  while (PyDict_Next(fields, &at, &key, &field) != 0)
-    if (is_field(field)) return true;
-  return false;
-}
-
 // Whether a field of a dataclass is part of the structure, and no array: field(metadata={"static": True}).
 bool is_static_field(PyObject* field) {
   static PyObject* const metadata = PyUnicode_InternFromString("metadata");
   static PyObject* const name = PyUnicode_InternFromString("static");
-  const nb::object all = nb::steal(PyObject_GetAttr(field, metadata));
-  if (!all.is_valid()) throw nb::python_error();
+  const nb::object all = checked(PyObject_GetAttr(field, metadata));
   if (PyObject_Size(all.ptr()) <= 0) return false;
   const nb::object value = all.attr("get")(nb::handle(name));
   const int truth = PyObject_IsTrue(value.ptr());
@@ -64,12 +30,11 @@ bool is_static_field(PyObject* field) {
 }
 
 // Calls visit(key object, child, whether it is static) for each field of a dataclass.
-// Children are kept alive by the container, but for dataclass attributes that are computed: those are not fields.
+// A child may live no longer than that, since a field may be computed: a property, a descriptor.
 template <class Visit> void visit_dataclass(PyObject* object, PyObject* fields, Visit&& visit) {
   PyObject *key = nullptr, *field = nullptr;
   for (Py_ssize_t at = 0; next_field(fields, at, key, field);) {
-    const nb::object child = nb::steal(PyObject_GetAttr(object, key));
-    if (!child.is_valid()) throw nb::python_error();
+    const nb::object child = checked(PyObject_GetAttr(object, key));
     visit(key, child.ptr(), is_static_field(field));
   }
 }
@@ -96,14 +61,15 @@ nb::object build(const Tokens& tokens, std::size_t& at, const nb::object*& next)
     }
     case Kind::Tuple:
     case Kind::Named: {
-      nb::object result = nb::steal(PyTuple_New(token.arity));
+      nb::object result = checked(PyTuple_New(token.arity));
       for (std::int32_t i = 0; i < token.arity; ++i)
         PyTuple_SET_ITEM(result.ptr(), i, build(tokens, at, next).release().ptr());
       if (token.kind == Kind::Tuple) return result;
-      return nb::steal(PyObject_CallObject(token.object, result.ptr()));
+      // Not through the type's own __new__, which may check or convert what traced values cannot give.
+      return nb::handle(reinterpret_cast<PyObject*>(&PyTuple_Type)).attr("__new__")(nb::handle(token.object), result);
     }
     case Kind::Data: {
-      // Not through __init__, which may check or convert what traced values cannot give.
+      // Nor through __init__.
       auto* type = reinterpret_cast<PyTypeObject*>(token.object);
       const nb::object object =
           nb::handle(reinterpret_cast<PyObject*>(&PyBaseObject_Type)).attr("__new__")(nb::handle(token.object));
@@ -162,10 +128,9 @@ void match(const Tokens& tokens, std::size_t& at, nb::handle tree, const std::st
   };
   switch (token.kind) {
     case Kind::Leaf: {
-      Tokens probe;
-      std::vector<PyObject*> found;
-      flatten(tree.ptr(), probe, found);
-      if (probe.size() != 1 || probe[0].kind != Kind::Leaf) throw differs("one array");
+      FlatTree found;
+      found.add_tree(tree.ptr());
+      if (found.tokens.size() != 1 || found.objects.size() != 1) throw differs("one array");
       leaves.push_back(nb::borrow(tree));
       return;
     }
@@ -215,39 +180,75 @@ void match(const Tokens& tokens, std::size_t& at, nb::handle tree, const std::st
 
 }  // namespace
 
-Structure::Structure(const Tokens& tokens) {
-  for (const Token& t : tokens) {
-    if (owns_object(t.kind)) Py_INCREF(t.object);
+Structure::Structure(const Tokens& tokens) : Structure(Content{tokens, {}}) {}
+
+Structure::Structure(Content content) {
+  for (const Token& t : content.tokens) {
+    if (t.owns_object()) Py_INCREF(t.object);
     num_leaves_ += t.kind == Kind::Leaf;
   }
-  tokens_ = std::shared_ptr<const Tokens>(new Tokens(tokens), [](const Tokens* owned) {
+  content_ = std::shared_ptr<const Content>(new Content(std::move(content)), [](const Content* last) {
+    const std::unique_ptr<Content> owned(const_cast<Content*>(last));
     if (python_lives()) {
       const GilAcquired gil;
-      for (const Token& t : *owned)
-        if (owns_object(t.kind)) Py_DECREF(t.object);
+      for (const Token& t : owned->tokens)
+        if (t.owns_object()) Py_DECREF(t.object);
+      owned->values.clear();
+    } else {
+      for (StaticValue& value : owned->values)
+        for (nb::object& object : value.objects()) (void)object.release();
     }
-    delete owned;
   });
 }
 
 Structure Structure::with_frozen_values(Tokens tokens) {
-  std::vector<nb::object> kept;
+  std::vector<StaticValue> values;
   for (Token& t : tokens) {
     if (t.kind != Kind::Static) continue;
-    kept.push_back(frozen(t.object));
-    t.object = kept.back().ptr();
+    values.emplace_back(t.object);
+    t.object = Py_None;
   }
-  return Structure(tokens);
+  return Structure(Content{std::move(tokens), std::move(values)});
 }
 
 bool Structure::equals(const Tokens& other) const {
-  if (tokens_->size() != other.size()) return false;
+  const Tokens& mine = tokens();
+  if (mine.size() != other.size()) return false;
+  const StaticValue* frozen = content_->values.data();
+  const bool has_frozen = !content_->values.empty();
   for (std::size_t i = 0; i < other.size(); ++i) {
-    const Token &a = (*tokens_)[i], &b = other[i];
+    const Token &a = mine[i], &b = other[i];
     if (a.kind != b.kind || a.arity != b.arity) return false;
-    if (a.object != b.object && !same_static(a.object, b.object)) return false;
+    if (a.kind == Kind::Static && has_frozen) {
+      if (!(frozen++)->holds(b.object)) return false;
+    } else if (a.object != b.object) {
+      const bool is_type = a.kind != Kind::Key && a.kind != Kind::Static;
+      if (is_type || !same_static(a.object, b.object)) return false;
+    }
   }
   return true;
+}
+
+std::size_t hash_of(const Tokens& tokens) {
+  std::size_t h = tokens.size();
+  const auto mix = [&](std::size_t v) { h = (h ^ v) * 0x9e3779b97f4a7c15u; };
+  for (const Token& t : tokens) {
+    mix(static_cast<std::size_t>(t.kind) + static_cast<std::size_t>(t.arity) * 16);
+    if (t.kind == Kind::Key || t.kind == Kind::Static)
+      mix(hash_static(t.object));
+    else if (t.object != nullptr)
+      mix(reinterpret_cast<std::size_t>(t.object) >> 4);
+  }
+  return h;
+}
+
+int Structure::traverse(visitproc visit, void* arg) const {
+  if (content_.use_count() != 1) return 0;
+  for (const Token& t : content_->tokens)
+    if (t.owns_object()) Py_VISIT(t.object);
+  for (const StaticValue& value : content_->values)
+    for (const nb::object& object : value.objects()) Py_VISIT(object.ptr());
+  return 0;
 }
 
 std::string Structure::str() const {
@@ -255,51 +256,66 @@ std::string Structure::str() const {
   return nb::cast<std::string>(nb::repr(unflatten(*this, stars)));
 }
 
-void flatten(PyObject* tree, Tokens& tokens, std::vector<PyObject*>& leaves) {
+void FlatTree::clear() {
+  for (const Token& t : tokens)
+    if (t.owns_object()) Py_DECREF(t.object);
+  tokens.clear();
+  for (PyObject* leaf : objects) Py_DECREF(leaf);
+  objects.clear();
+}
+
+void FlatTree::add_tree(PyObject* tree) {
+  if (PyDict_Check(tree) || PyList_Check(tree) || PyTuple_Check(tree)) return add_container(tree, nullptr);
+  if (tree == Py_None) return add(Kind::None);
+  if (!PyType_Check(tree))
+    if (PyObject* fields = fields_of_dataclass(Py_TYPE(tree)); fields != nullptr) return add_container(tree, fields);
+  add(Kind::Leaf);
+  objects.push_back(Py_NewRef(tree));
+}
+
+// `fields` are those of a dataclass.
+void FlatTree::add_container(PyObject* tree, PyObject* fields) {
+  // Children are counted as they come: reading one may run Python, which may change the container, or let go of it.
+  const Depth depth(in_a_tree);
+  const nb::object owner = nb::borrow(tree);
+  PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(tree));
+  const std::size_t at = tokens.size();
+  std::int32_t arity = 0;
   if (PyDict_Check(tree)) {
-    const Depth depth(in_a_tree);
-    tokens.push_back({Kind::Dict, static_cast<std::int32_t>(PyDict_GET_SIZE(tree))});
+    add(Kind::Dict);
     PyObject *key = nullptr, *child = nullptr;
-    for (Py_ssize_t at = 0; PyDict_Next(tree, &at, &key, &child) != 0;) {
-      tokens.push_back({Kind::Key, 0, key});
-      flatten(child, tokens, leaves);
+    for (Py_ssize_t place = 0; PyDict_Next(tree, &place, &key, &child) != 0; ++arity) {
+      add(Kind::Key, 0, key);
+      add_tree(child);
     }
   } else if (PyList_Check(tree)) {
-    const Depth depth(in_a_tree);
-    tokens.push_back({Kind::List, static_cast<std::int32_t>(PyList_GET_SIZE(tree))});
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(tree); ++i) flatten(PyList_GET_ITEM(tree, i), tokens, leaves);
+    add(Kind::List);
+    for (; arity < PyList_GET_SIZE(tree); ++arity) add_tree(PyList_GET_ITEM(tree, arity));
   } else if (PyTuple_Check(tree)) {
-    const Depth depth(in_a_tree);
-    const bool named = !PyTuple_CheckExact(tree) && fields_of_named(Py_TYPE(tree)) != nullptr;
-    tokens.push_back({named ? Kind::Named : Kind::Tuple, static_cast<std::int32_t>(PyTuple_GET_SIZE(tree)),
-                      named ? reinterpret_cast<PyObject*>(Py_TYPE(tree)) : nullptr});
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tree); ++i) flatten(PyTuple_GET_ITEM(tree, i), tokens, leaves);
-  } else if (tree == Py_None) {
-    tokens.push_back({Kind::None});
-  } else if (PyObject* fields = PyType_Check(tree) ? nullptr : fields_of_dataclass(Py_TYPE(tree)); fields != nullptr) {
-    const Depth depth(in_a_tree);
-    const std::size_t at = tokens.size();
-    tokens.push_back({Kind::Data, 0, reinterpret_cast<PyObject*>(Py_TYPE(tree))});
-    visit_dataclass(tree, fields, [&](PyObject*, PyObject* child, bool is_static) {
-      ++tokens[at].arity;
-      if (is_static)
-        tokens.push_back({Kind::Static, 0, child});
-      else
-        flatten(child, tokens, leaves);
-    });
+    if (!PyTuple_CheckExact(tree) && fields_of_named(Py_TYPE(tree)) != nullptr)
+      add(Kind::Named, 0, type);
+    else
+      add(Kind::Tuple);
+    for (; arity < PyTuple_GET_SIZE(tree); ++arity) add_tree(PyTuple_GET_ITEM(tree, arity));
   } else {
-    tokens.push_back({Kind::Leaf});
-    leaves.push_back(tree);
+    add(Kind::Data, 0, type);
+    visit_dataclass(tree, fields, [&](PyObject*, PyObject* child, bool is_static) {
+      ++arity;
+      if (is_static)
+        add(Kind::Static, 0, child);
+      else
+        add_tree(child);
+    });
   }
+  tokens[at].arity = arity;
 }
 
 std::pair<std::vector<nb::object>, Structure> flatten(nb::handle tree) {
-  Tokens tokens;
-  std::vector<PyObject*> borrowed;
-  flatten(tree.ptr(), tokens, borrowed);
+  FlatTree flat;
+  flat.add_tree(tree.ptr());
   std::vector<nb::object> leaves;
-  for (PyObject* leaf : borrowed) leaves.push_back(nb::borrow(leaf));
-  return {std::move(leaves), Structure(tokens)};
+  for (PyObject* leaf : flat.objects) leaves.push_back(nb::borrow(leaf));
+  return {std::move(leaves), Structure(flat.tokens)};
 }
 
 std::vector<nb::object> flatten_like(const Structure& structure, nb::handle tree, const std::string& what) {
@@ -333,22 +349,6 @@ void detail::equal_names(const std::string& where, const std::string& name) {
   throw UserError(where, "the keys of a dict must differ as text", "two keys '" + name + "'", "strings alone as keys");
 }
 
-namespace {
-
-// The same for equal structures: of what equality looks at, kinds and texts.
-Py_hash_t hash_of(const Structure& structure) {
-  std::size_t h = structure.tokens().size();
-  const auto mix = [&](std::size_t v) { h = (h ^ v) * 0x9e3779b97f4a7c15u; };
-  for (const Token& token : structure.tokens()) {
-    mix(static_cast<std::size_t>(token.kind) + 16 * static_cast<std::size_t>(token.arity));
-    if (token.object != nullptr && PyUnicode_CheckExact(token.object))
-      mix(static_cast<std::size_t>(PyObject_Hash(token.object)));
-  }
-  return static_cast<Py_hash_t>(h >> 1);
-}
-
-}  // namespace
-
 void bind_trees(nb::module_& m) {
   nb::class_<Structure>(m, "Structure", "The structure of a tree, without its leaves.")
       .def_prop_ro("num_leaves", &Structure::num_leaves)
@@ -364,7 +364,7 @@ void bind_trees(nb::module_& m) {
             return nb::isinstance<Structure>(b) && a.equals(nb::cast<const Structure&>(b).tokens());
           },
           nb::arg("other").none())
-      .def("__hash__", &hash_of)
+      .def("__hash__", [](const Structure& s) { return hash_of(s.tokens()); })
       .def("__repr__", [](const Structure& s) { return "Structure(" + s.str() + ")"; });
   m.def(
       "tree_flatten", [](nb::handle tree) { return flatten(tree); }, nb::arg("tree").none());

@@ -14,14 +14,27 @@
 
 #include "bindings.h"
 #include "hotloop/tree.h"
+#include "static_values.h"
 
 namespace hotloop::python {
 
 struct Token {
-  enum class Kind : std::uint8_t { Leaf, None, Dict, Key, List, Tuple, Named, Data, Static };
+  enum class Kind : std::uint8_t {
+    Leaf,
+    None,
+    Dict,
+    List,
+    Tuple,
+    Key,
+    Named,
+    Data,
+    Static
+  };  // from Key on with an object
   Kind kind;
   std::int32_t arity = 0;      // children of a container
   PyObject* object = nullptr;  // key, type or static value; owned by whoever owns the list
+
+  bool owns_object() const { return kind >= Kind::Key; }
 };
 using Tokens = std::vector<Token>;
 
@@ -30,22 +43,55 @@ class Structure {
  public:
   Structure() = default;
   explicit Structure(const Tokens& tokens);  // takes references of its own
-  const Tokens& tokens() const { return *tokens_; }
+  const Tokens& tokens() const { return content_->tokens; }
   std::size_t num_leaves() const { return num_leaves_; }
-  // Keys and static values are compared by what they hold, see same_static().
+  // Keys and static values are compared by what they hold, see StaticValue.
   bool equals(const Tokens& other) const;
-  // The same with static values that nobody else can write to.
+  // To compare with: in place of its static values there is what they hold now.
   static Structure with_frozen_values(Tokens tokens);
   std::string str() const;
+  // One that owns its objects beside this one.
+  Structure clone() const { return Structure(Content(*content_)); }
+  // For the garbage collector, the objects that this structure owns, if it has no copies.
+  int traverse(visitproc visit, void* arg) const;
 
  private:
-  std::shared_ptr<const Tokens> tokens_;
+  struct Content {
+    Tokens tokens;
+    std::vector<StaticValue> values;  // of its static tokens in order, if it has frozen ones
+  };
+  explicit Structure(Content content);
+
+  std::shared_ptr<const Content> content_;
   std::size_t num_leaves_ = 0;
 };
 
-// Appends the structure of `tree` and its leaves, both borrowed from it. (Fields of dataclasses and named tuples are borrowed
-// from the instance, which the caller's argument keeps alive.)
-void flatten(PyObject* tree, Tokens& tokens, std::vector<PyObject*>& leaves);
+// Of structures that are equal the same.
+std::size_t hash_of(const Tokens& tokens);
+
+// Trees taken apart. It owns its leaves and the objects of its tokens until clear(): a field of a dataclass may be computed when it is read, and reading it,
+// or a leaf, may run Python that takes them out of the tree.
+struct FlatTree {
+  Tokens tokens;
+  std::vector<PyObject*> objects;  // the leaves
+
+  FlatTree() = default;
+  ~FlatTree() { clear(); }
+  FlatTree(const FlatTree&) = delete;
+  FlatTree& operator=(const FlatTree&) = delete;
+  void clear();
+  // Appends a token, which takes a reference of its own.
+  void add(Token::Kind kind, std::size_t arity = 0, PyObject* object = nullptr) {
+    const Token token{kind, static_cast<std::int32_t>(arity), object};
+    tokens.push_back(token);
+    if (token.owns_object()) Py_INCREF(object);
+  }
+  // Appends the structure of `tree`, and its leaves.
+  void add_tree(PyObject* tree);
+
+ private:
+  void add_container(PyObject* tree, PyObject* fields);
+};
 std::pair<std::vector<nb::object>, Structure> flatten(nb::handle tree);
 // The leaves of `tree` in the order of `structure`: dicts are matched by key. UserError naming the first difference.
 std::vector<nb::object> flatten_like(const Structure& structure, nb::handle tree, const std::string& what);

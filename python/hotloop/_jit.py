@@ -70,8 +70,9 @@ def jit(
 
     fn: takes and returns arrays, in dicts, lists, tuples, named tuples or dataclasses. It is called to trace it, once for each
         combination of structure, shapes, dtypes and static arguments; so it must do nothing but compute.
-    static_argnums, static_argnames: arguments that the program is compiled for, compared by ==, lists, dicts and arrays by what they
-        hold; the others must be arrays or numbers.
+    static_argnums, static_argnames: arguments that the program is compiled for, compared by all that they hold (types, bits of floats, the order of
+        dicts, fields of dataclasses); objects with a hash of their own by ==, functions and plain objects by identity. The others must be
+        arrays or numbers.
     donate: names or numbers of arguments whose memory a call may reuse: `hl.jit(step, donate=("params", "state"))`. A call consumes
         the arrays in them: a result of the same shape and dtype is computed into their memory where the program lets it (an update
         of the same elements, the carry of a loop; explain() tells which), and what no result took is free for the next call. After

@@ -55,3 +55,29 @@ def test_a_fork_does_not_wait_for_a_thread_that_waits_for_the_gil():
             os.waitpid(child, 0)
         stop = True
     """)
+
+
+def test_a_child_ends_while_threads_of_its_parent_waited_for_the_gil():
+    run("llvm", """
+        import sys, time
+        f, x = hl.jit(lambda x: hl.tanh(x).sum(), threads=1), np.ones(300_000, np.float32)
+        f(x)
+
+        def call():
+            while not stop:
+                f(x)
+
+        callers = [threading.Thread(target=call, daemon=True) for _ in range(2)]
+        for caller in callers:
+            caller.start()
+        for _ in range(15):
+            busy = time.perf_counter() + 0.006  # longer than a thread keeps the GIL: the others wait for it
+            while time.perf_counter() < busy:
+                pass
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)
+                sys.exit()  # unlike os._exit, the interpreter's end
+            assert os.waitpid(child, 0)[1] == 0
+        stop = True
+    """)

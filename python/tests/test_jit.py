@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 import typing
 import weakref
 
@@ -160,6 +161,90 @@ refused(lambda: hl.nn.Sequential(Net()).init(0))
     assert leaves == [1.0] and structure.unflatten([1.0]) == tree and structure.paths() == ["[0]" * 200]
 
 
+class Converting:
+    """A field that makes a new array of a list at each read."""
+
+    def __set_name__(self, owner, name):
+        self.name = "_" + name
+
+    def __get__(self, instance, owner=None):
+        value = None if instance is None else getattr(instance, self.name)
+        return np.array(value, np.float32) if isinstance(value, list) else value
+
+    def __set__(self, instance, value):
+        setattr(instance, self.name, value)
+
+
+@dataclasses.dataclass
+class Converted:
+    a: Converting = Converting()
+    b: Converting = Converting()
+
+
+def test_fields_that_make_their_value_when_they_are_read():
+    f = hl.jit(lambda p: p.a + 10 * p.b)
+    for i in range(200):
+        assert f(Converted([i] * 300, [i + 1] * 300))[299] == i + 10 * (i + 1)
+    leaves, structure = hl.tree.flatten(Converted([1.0], [2.0]))
+    assert [leaf.tolist() for leaf in leaves] == [[1.0], [2.0]] and structure.paths() == [".a", ".b"]
+
+
+class Meddling:
+    """A leaf that does something when it is read."""
+
+    def __init__(self, act):
+        self.act = act
+
+    def __array__(self, dtype=None, copy=None):
+        self.act()
+        return np.ones(3, np.float32)
+
+
+def test_a_leaf_that_takes_itself_out_of_its_tree():
+    f = hl.jit(lambda d: sum(v.sum() for v in d.values()))
+    for i in range(300):
+        tree, others = {}, []
+
+        def act(tree=tree, others=others):
+            tree.clear()
+            others.extend(bytes(60) for _ in range(200))  # in the memory of what nobody keeps
+
+        tree["k" * 40 + str(i % 3)] = Meddling(act)
+        assert f(tree) == 3
+    assert _core.num_specializations(f) == 3
+
+
+@dataclasses.dataclass
+class Reading:
+    x: object
+
+    def __getattribute__(self, name):
+        value = object.__getattribute__(self, name)
+        return value() if name == "x" else value
+
+
+def test_a_container_that_changes_while_it_is_read():
+    numbers, table = [], {}
+    numbers += [Reading(lambda: numbers.extend([2.0, 3.0]) or 1.0)]
+    leaves, structure = hl.tree.flatten(numbers)
+    assert leaves == [1.0, 2.0, 3.0] and structure.paths() == ["[0].x", "[1]", "[2]"]
+    table.update(a=[Reading(lambda: table.clear() or 1.0), 2.0])
+    assert hl.tree.flatten(table)[1].paths() == ["['a'][0].x", "['a'][1]"]
+
+
+class Limits(typing.NamedTuple("Limits", [("low", object), ("high", object)])):
+    def __new__(cls, low, high):
+        if low > high:
+            raise ValueError("low above high")
+        return super().__new__(cls, low, high)
+
+
+def test_named_tuples_that_check_what_they_are_made_of():
+    assert hl.jit(lambda t: t.high - t.low)(Limits(1.0, 3.0)) == 2
+    result = hl.jit(lambda t: t)(Limits(1.0, 3.0))
+    assert type(result) is Limits and result.low == 1 and result.high == 3
+
+
 def test_static_values_are_compared_by_what_they_hold():
     traces = []
 
@@ -180,6 +265,220 @@ def test_static_values_are_compared_by_what_they_hold():
     assert f(x, (1,)).dtype == f(x, (1.0,)).dtype == np.float64 and len(traces) == 8
     assert np.signbit(f(x, (-0.0,))[0]) and not np.signbit(f(x, (0.0,))[0])
     assert np.isnan(f(x, (float("nan"),))[0]) and np.isnan(f(x, (float("nan"),))[0]) and len(traces) == 11
+
+
+Options = collections.namedtuple("Options", "value")
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    value: object
+    note: str = dataclasses.field(default="", compare=False)
+
+
+class Ordered(dict):
+    pass
+
+
+class Signed(float):
+    pass
+
+
+# Values of which a program for one does not serve the other, though most are equal.
+DIFFERENT = [
+    ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+    ({1: 2}, {True: 2}),
+    (Ordered(a=1, b=2), Ordered(b=2, a=1)),
+    (collections.OrderedDict(a=1, b=2), collections.OrderedDict(b=2, a=1)),
+    *[(wrap(a), wrap(b)) for wrap in (Options, Frozen, lambda v: slice(v, 9), lambda v: types.SimpleNamespace(v=v), lambda v: {v}, lambda v: frozenset([v]), lambda v: np.array([v], object))
+      for a, b in ((2, 2.0), (1, True), (0.0, -0.0))],
+    (np.float64(0.0), np.float64(-0.0)),
+    (np.float32(1), np.array(1, np.float32)),
+    (np.float32(1), np.float64(1)),
+    (Signed(0.0), Signed(-0.0)),
+    (complex(0.0, 1), complex(-0.0, 1)),
+    (np.zeros(8)[::2], -np.zeros(8)[::2]),
+    (np.zeros(2, "<i2"), np.zeros(2, ">i2")),
+    (np.ones(2), hl.ones(2, dtype=np.float64)),
+    (np.ma.masked_array([1.0, 2.0], [0, 1]), np.ma.masked_array([1.0, 2.0], [1, 0])),
+    ([1], (1,)),
+    (Frozen([1.0]), Frozen([2.0])),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pair", range(len(DIFFERENT)))
+def test_static_values_that_differ_have_programs_of_their_own(pair):
+    seen = []
+    f = hl.jit(lambda x, c: seen.append(c) or x, static_argnums=1)
+    for value in (*DIFFERENT[pair], *DIFFERENT[pair]):
+        f(1.0, value)
+    assert [id(value) for value in seen] == [id(value) for value in DIFFERENT[pair]]
+
+
+class Equal:
+    """Not to be hashed, as its == says nothing of a hash."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __eq__(self, other):
+        return self.value == other.value
+
+
+SAME = [
+    lambda: float("nan"), lambda: np.float32("nan"), lambda: np.full(4, np.nan, np.float16), lambda: np.full(8, np.nan)[::2], lambda: complex(0, float("nan")),
+    lambda: Options([1, {2: "x"}]), lambda: Frozen(np.arange(3)), lambda: Frozen(1, str(time.perf_counter())), lambda: {8, 0, "x", 1.5}, lambda: {"x", 1.5, 0, 8}, lambda: bytearray(b"abc"),
+    lambda: types.SimpleNamespace(a=np.ones(3)), lambda: collections.defaultdict(list, k=[1]), lambda: Equal([1.0]), lambda: collections.Counter("abca"), lambda: np.array([(1, 2.0)], "i4,f8"),
+    lambda: collections.deque([1, 2], 3), lambda: hl.asarray([1, 2], copy=True), lambda: hl.tree.structure({"a": [1, 2]}), lambda: np.dtype("f4"), lambda: (np.sin, np.float32, "sum"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("made", range(len(SAME)))
+def test_static_values_that_hold_the_same_share_a_program(made):
+    f = hl.jit(lambda x, c: x, static_argnums=1)
+    for _ in range(3):
+        f(1.0, SAME[made]())
+        f(1.0, "another between them")
+    assert _core.num_specializations(f) == 2
+
+
+def test_static_values_that_were_written_to_are_other_ones():
+    def check(value, write, read):
+        f = hl.jit(lambda x, c: x * read(c), static_argnums=1)
+        assert f(1.0, value) == 2
+        write(value)
+        assert f(1.0, value) == 7
+
+    by_key = {"write": lambda c: c.update(k=7.0), "read": lambda c: c["k"]}
+    check(collections.OrderedDict(k=2.0), **by_key)
+    check(collections.defaultdict(float, k=2.0), **by_key)
+    by_attribute = {"write": lambda c: setattr(c, "value", 7.0), "read": lambda c: c.value}
+    check(types.SimpleNamespace(value=2.0), **by_attribute)
+    check(Equal(2.0), **by_attribute)
+    by_place = {"write": lambda c: c.__setitem__(0, 7), "read": lambda c: c[0]}
+    check(bytearray(b"\2"), **by_place)
+    check(collections.deque([2]), **by_place)
+    check(Options([2.0]), lambda c: by_place["write"](c.value), lambda c: c.value[0])
+    check(Frozen({"k": 2.0}), lambda c: by_key["write"](c.value), lambda c: c.value["k"])
+    buffer = np.array([2.0, 1.0])
+    check(hl.asarray(buffer), lambda c: by_place["write"](buffer), lambda c: c[0])
+
+
+def test_arrays_that_a_program_was_compiled_for_may_be_written_to_and_donated():
+    x, buffer = np.array([1.0, 2.0]), np.array([1, 2], np.int32)
+    assert np.asarray(hl.repeat(x, hl.asarray(buffer))).tolist() == [1, 2, 2]
+    buffer[:] = [3, 1]
+    assert np.asarray(hl.repeat(x, hl.asarray(buffer))).tolist() == [1, 1, 1, 2]
+    counts = hl.asarray([2, 3], copy=True)
+    assert hl.repeat(x, counts).shape == (5,)
+    hl.jit(lambda c: c * 2, donate=0)(counts)
+    assert hl.repeat(x, hl.asarray([2, 3], copy=True)).shape == hl.repeat(x, hl.asarray([3, 2], copy=True)).shape == (5,)
+    with pytest.raises(hl.UserError, match="donated"):
+        hl.repeat(x, counts)
+
+
+def test_static_values_that_cannot_be_compared_are_refused():
+    class Locked(Equal):
+        def __init__(self):
+            self.lock = threading.Lock()
+
+        def __reduce_ex__(self, protocol):
+            raise TypeError("cannot pickle '_thread.lock' object")
+
+    class Table:
+        __hash__ = None
+
+        def __array__(self, dtype=None, copy=None):
+            return np.ones(2)
+
+    f = hl.jit(lambda x, c: x, static_argnums=1)
+    with pytest.raises(hl.UserError) as error:
+        f(1.0, [Locked()])
+    assert str(error.value) == (
+        "[static argument] a value that a function is compiled for must have a hash, or be one that copy.copy can copy. "
+        "Received: a Locked: cannot pickle '_thread.lock' object. Try: a __hash__ beside its __eq__, or a frozen dataclass."
+    )
+    with pytest.raises(hl.UserError, match=r"Received: a Table, an array without a hash. Try: numpy.asarray\(x\)."):
+        f(1.0, Table())
+
+
+def test_programs_are_found_by_the_hash_of_their_static_values():
+    comparisons = []
+
+    class Value:
+        def __init__(self, value):
+            self.value = value
+
+        def __eq__(self, other):
+            comparisons.append(self)
+            return self.value == other.value
+
+        def __hash__(self):
+            return hash(self.value)
+
+    f = hl.jit(lambda tree, c: sum(tree.values()), static_argnums=1)
+    values = [Value(i) for i in range(20)]
+    for key in ("a", "b"):
+        for value in values:
+            f({key: 1.0}, value)
+    assert _core.num_specializations(f) == 40
+    for value in values:
+        comparisons.clear()
+        f({"a": 1.0}, Value(value.value))
+        assert len(comparisons) <= 2  # with the last program's, and with its own
+
+
+def test_classes_and_their_programs_are_collected():
+    def of_a_dataclass():
+        @dataclasses.dataclass
+        class Net:
+            w: object
+
+            @hl.jit
+            def __call__(self, x):
+                return dataclasses.replace(self, w=self.w * x)
+
+        Net(np.ones(3))(np.ones(3))
+        return Net
+
+    def of_a_static_object():
+        class Net:
+            @hl.jit(static_argnums=0)
+            def __call__(self, x):
+                return x
+
+        Net()(np.ones(3))
+        return Net
+
+    def of_the_end():
+        class Net:
+            @hl.jit(static_argnums=0)
+            def __call__(self, x):
+                return x
+
+            def __del__(self):
+                ends.append(self(1.0))
+
+        net = Net()
+        net.itself = net
+        net(2.0)
+        return Net
+
+    def of_bound_arguments():
+        @dataclasses.dataclass
+        class Weights:
+            w: object
+
+        Weights.first = _core.bound_jit(lambda p, x: p.w * x, "f", Weights(np.ones(3)), _core.options())
+        Weights.first(2.0)
+        Weights.second = _core.rebound_jit(Weights.first, Weights(np.zeros(3)))
+        return Weights
+
+    ends = []
+    alive = [weakref.ref(make()) for make in (of_a_dataclass, of_a_static_object, of_the_end, of_bound_arguments)]
+    gc.collect()
+    gc.collect()
+    assert [ref() for ref in alive] == [None] * 4 and ends == [1]
 
 
 def test_static_arguments():

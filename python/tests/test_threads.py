@@ -164,3 +164,15 @@ def test_copies_of_a_function_of_ones_own_share_one_reference():
     assert references() == before + 1
     del of_engine, copies
     assert references() == before
+
+
+def test_a_sub_interpreter_is_refused():
+    # A call there would wait for ever.
+    interpreters = pytest.importorskip("_xxsubinterpreters")
+    status, error = run(f"""
+        import {interpreters.__name__} as interpreters
+        import numpy  # whose own warning about it comes first
+        code = "import sys, warnings; warnings.simplefilter('ignore'); sys.path[:] = " + repr(__import__('sys').path) + "; import hotloop"
+        interpreters.run_string(interpreters.create(), code)
+    """)
+    assert status == 1 and "[hotloop] it must be imported in the main interpreter of a process. Received: a sub-interpreter." in error
