@@ -35,6 +35,7 @@ PUBLIC = {
     "array.h": "core",
     "cancel.h": "core",
     "tree.h": "core",
+    "signature.h": "core",
     "append_list.h": "core",
     "forkable_mutex.h": "core",
     "error.h": "core",

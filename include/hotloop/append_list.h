@@ -7,7 +7,7 @@
 
 namespace hotloop::detail {
 
-// A list that only grows. Any thread may search it at any time; those that add take turns by a lock of theirs.
+// A list that only grows. Any thread may search it and add to it at any time.
 template <class T> class AppendList {
  public:
   AppendList() = default;
@@ -26,10 +26,13 @@ template <class T> class AppendList {
     return nullptr;
   }
   const T& add(T item) {
-    auto entry = std::make_unique<Entry>(Entry{std::move(item), nullptr});
-    entry->next.reset(head_.load(std::memory_order_relaxed));
-    head_.store(entry.get(), std::memory_order_release);
-    return entry.release()->item;
+    Entry* const entry = std::make_unique<Entry>(Entry{std::move(item), nullptr}).release();
+    Entry* head = head_.load(std::memory_order_relaxed);
+    do {
+      static_cast<void>(entry->next.release());  // another's
+      entry->next.reset(head);
+    } while (!head_.compare_exchange_weak(head, entry, std::memory_order_release, std::memory_order_relaxed));
+    return entry->item;
   }
 
  private:

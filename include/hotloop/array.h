@@ -31,7 +31,7 @@ template <class T> constexpr DType dtype_of() {
     return DType::I32;
   else if constexpr (std::is_same_v<T, std::uint32_t>)
     return DType::U32;
-  else if constexpr (std::is_same_v<T, std::int64_t>)
+  else if constexpr (std::is_same_v<T, std::int64_t> || std::is_same_v<T, long long>)
     return DType::I64;
   else if constexpr (std::is_same_v<T, float>)
     return DType::F32;
@@ -99,6 +99,7 @@ class Array {
   Array() = default;
   Array(DType dtype, const Shape& shape);  // uninitialised
   static Array zeros(DType dtype, const Shape& shape);
+  // UserError if the dtype has no such number: a fraction, NaN or 1e30 among integers.
   static Array full(DType dtype, const Shape& shape, double value);
   // `memory` stays owned by the given pointer and must hold shape.size() elements, aligned for the dtype.
   static Array wrap(DType dtype, const Shape& shape, std::shared_ptr<void> memory);
@@ -112,6 +113,12 @@ class Array {
     Array a(dtype_of<std::remove_cv_t<T>>(), shape);
     a.copy_in(values.data(), values.size_bytes());
     return a;
+  }
+  template <class T, std::size_t N> static Array from(const std::array<T, N>& values, const Shape& shape) {
+    return from(std::span(values), shape);
+  }
+  template <class T> static Array from(std::initializer_list<T> values, const Shape& shape) {
+    return from(std::vector<T>(values), shape);
   }
   template <class T> static Array scalar(T value) { return from(std::span<const T, 1>(&value, 1), Shape{}); }
 

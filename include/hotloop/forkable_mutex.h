@@ -15,6 +15,7 @@ class ForkableMutex {
   ForkableMutex(const ForkableMutex&) = delete;
   ForkableMutex& operator=(const ForkableMutex&) = delete;
   void lock();
+  bool try_lock();
   void unlock();
 
  private:

@@ -26,29 +26,13 @@
 
 #include "hotloop/jacobian.h"
 #include "hotloop/ops.h"
+#include "hotloop/signature.h"
 #include "hotloop/structure.h"
 #include "hotloop/transforms.h"
 
 namespace hotloop {
 
 namespace detail {
-
-// What a function takes and gives: of a pointer to one, or of an object whose call is not a template.
-template <class F> struct Signature {};
-template <class R, class... A> struct Signature<R(A...)> {
-  using Result = std::decay_t<R>;
-  using Arguments = std::tuple<std::decay_t<A>...>;
-};
-template <class R, class... A> struct Signature<R (*)(A...)> : Signature<R(A...)> {};
-template <class R, class... A> struct Signature<R (*)(A...) noexcept> : Signature<R(A...)> {};
-template <class M> struct MemberSignature {};
-template <class C, class R, class... A> struct MemberSignature<R (C::*)(A...)> : Signature<R(A...)> {};
-template <class C, class R, class... A> struct MemberSignature<R (C::*)(A...) const> : Signature<R(A...)> {};
-template <class C, class R, class... A> struct MemberSignature<R (C::*)(A...) noexcept> : Signature<R(A...)> {};
-template <class C, class R, class... A> struct MemberSignature<R (C::*)(A...) const noexcept> : Signature<R(A...)> {};
-template <class F>
-requires requires { &F::operator(); }
-struct Signature<F> : MemberSignature<decltype(&F::operator())> {};
 
 template <class F> using ResultOf = typename Signature<std::decay_t<F>>::Result;
 template <class F> using ArgumentsOf = typename Signature<std::decay_t<F>>::Arguments;
@@ -92,10 +76,17 @@ template <class F> struct Flat {
   }
 };
 
-// make.operator()<A...>() with the types of fn's arguments.
-template <class F, class Make> auto with_arguments(const Make& make) {
+// make.operator()<A...>() with the types of the arguments of F, which is called as a Callee.
+template <class F, class Callee = const F, class Make> auto with_arguments(const Make& make) {
   return [&]<class... A>(std::type_identity<std::tuple<A...>>) {
-    return make.template operator()<A...>();
+    // One error in place of those of all that is made of the function.
+    if constexpr (std::is_invocable_v<Callee&, const A&...>)
+      return make.template operator()<A...>();
+    else
+      static_assert(always_false<F>,
+                    "the function must take its arguments by value or const reference (Value x, const Tree<Value>& "
+                    "params), and a lambda that is "
+                    "differentiated or batched must not be mutable");
   }(std::type_identity<ArgumentsOf<F>>());
 }
 

@@ -30,17 +30,34 @@ namespace ir {
 struct OpDef;
 }
 
+namespace detail {
+
+// Which graphs are there, by number: the upper half of a serial is a place in the table, the lower half, odd, what stands there while that graph
+// lives. Two graphs have the same serial only with 2^31 others between them. 0: the table was full, nothing is known of the graph.
+inline constexpr std::uint32_t num_serial_places = 1U << 16;
+extern std::atomic<std::uint16_t> graph_serials[num_serial_places];
+inline bool is_living(std::uint32_t serial) {
+  return graph_serials[serial >> 16].load(std::memory_order_relaxed) == (serial & 0xffffU);
+}
+std::uint32_t take_serial();
+void release_serial(std::uint32_t serial);
+
+}  // namespace detail
+
 // Handle to one result of a node; cheap to copy. A default-constructed Value is undefined, which transforms use for
-// "symbolically zero"; its type(), and so all that needs one, is a UserError.
+// "symbolically zero"; its type(), and so all that needs one, is a UserError. So is that of a value whose graph is gone: one kept beyond its trace.
 struct Value {
   Node* node = nullptr;
   int index = 0;
+  std::uint32_t serial =
+      0;  // of the graph; 0 inside graphs, whose values live as long as they do, and are not looked after
 
   bool defined() const { return node != nullptr; }
   // What a value holds is known when the program runs, not while it is traced: `if (less(a, b))` can't choose. cond() takes one of two
   // branches, select() one of two values for each element.
   explicit operator bool() const = delete;
-  bool operator==(const Value&) const = default;
+  // Whether it is the same result of the same node. What values hold is compared by equal().
+  bool operator==(const Value& other) const { return node == other.node && index == other.index; }
   const ValueType& type() const;
   const Shape& shape() const { return type().shape; }
   DType dtype() const { return type().dtype; }
@@ -48,8 +65,14 @@ struct Value {
   Graph* graph() const;
 
  private:
+  void check() const {
+    if (node == nullptr) refuse_undefined();
+    if (serial != 0 && !detail::is_living(serial)) refuse_gone();
+  }
   [[noreturn]] static void refuse_undefined();
+  [[noreturn]] static void refuse_gone();
 };
+static_assert(sizeof(Value) == 16);
 
 using TracedFunction = std::function<std::vector<Value>(std::span<const Value>)>;
 
@@ -88,19 +111,21 @@ class Attrs {
 struct Node {
   const ir::OpDef* op = nullptr;
   Graph* graph = nullptr;
-  int id = 0;  // position in graph->nodes()
+  int id = 0;                // position in graph->nodes()
+  std::uint32_t serial = 0;  // of the graph
   std::vector<Value> operands;
   std::vector<ValueType> types;  // one per result
   Attrs attrs;
   std::vector<std::shared_ptr<const Graph>> regions;
   int generation = 0;  // recomputed copies of a node differ here, so that CSE does not merge them back
 
-  Value result(int index = 0) { return {this, index}; }
+  Value result(int index = 0) { return {this, index, serial}; }
 };
 
 class Graph {
  public:
-  explicit Graph(std::string name = "main") : name_(std::move(name)) {}
+  explicit Graph(std::string name = "main") : name_(std::move(name)), serial_(detail::take_serial()) {}
+  ~Graph() { detail::release_serial(serial_); }
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
@@ -109,7 +134,7 @@ class Graph {
   // Appends a node; result types come from the op's rule, which throws UserError for operands it does not accept.
   Node* append(const ir::OpDef& op, std::vector<Value> operands, Attrs attrs = {},
                std::vector<std::shared_ptr<const Graph>> regions = {}, int generation = 0);
-  void set_outputs(std::vector<Value> outputs) { outputs_ = std::move(outputs); }
+  void set_outputs(std::vector<Value> outputs);
 
   std::span<const std::unique_ptr<Node>> nodes() const { return nodes_; }
   const std::vector<Value>& inputs() const { return inputs_; }
@@ -131,14 +156,15 @@ class Graph {
   std::vector<Value> inputs_, outputs_, captures_;
   std::vector<std::string> input_names_;
   Graph* parent_ = nullptr;  // the enclosing graph under trace, if any
+  std::uint32_t serial_;
 };
 
 inline const ValueType& Value::type() const {
-  if (node == nullptr) refuse_undefined();
+  check();
   return node->types[static_cast<std::size_t>(index)];
 }
 inline Graph* Value::graph() const {
-  if (node == nullptr) refuse_undefined();
+  check();
   return node->graph;
 }
 

@@ -1,16 +1,19 @@
 // Compiling a graph to one executable, and running it.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hotloop/cancel.h"
 #include "hotloop/graph.h"
+#include "hotloop/signature.h"
 
 namespace hotloop {
 
@@ -108,7 +111,12 @@ class Jit {
   struct State;
   std::shared_ptr<State> state_;
 };
-inline Jit jit(TracedFunction fn, CompileOptions options = {}) { return Jit(std::move(fn), std::move(options)); }
+// A function that names its types: what takes `auto` could be anything, and asking it whether it takes a span would compile it for one.
+template <class F>
+requires(detail::HasSignature<F>&& std::convertible_to<F, TracedFunction>) Jit
+    jit(F&& fn, CompileOptions options = {}) {
+  return Jit(TracedFunction(std::forward<F>(fn)), std::move(options));
+}
 
 // One launch of an executable, kept while recording is on: for tests that assert structure and for explain().
 struct KernelRecord {

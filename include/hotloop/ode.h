@@ -332,7 +332,8 @@ struct AdjointTolerance {
 struct Backsolve : Adjoint {
   explicit Backsolve(const AdjointTolerance& tolerance = {});
 };
-// The state comes from the forward solve's interpolant, kept for all of its steps.
+// The state comes from the forward solve's interpolant, kept for all of its steps. UserError for solvers of order 5 and more whose interpolant is a cubic,
+// which would cost more digits than the tolerance promises: Vern7 and Kvaerno5. The same holds for Gauss.
 struct Interpolating : Adjoint {
   explicit Interpolating(const AdjointTolerance& tolerance = {});
 };

@@ -5,6 +5,7 @@
 // Every function throws UserError, naming all shapes, when its operands do not fit.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -18,8 +19,8 @@
 namespace hotloop {
 
 // ---- primitives: creation -------------------------------------------------------------------------------------
-Value constant(const Array& array);  // constant{value}
-Value constant(double value, DType dtype = DType::F32, const Shape& shape = {});
+Value constant(const Array& array);                                               // constant{value}
+Value constant(double value, DType dtype = DType::F32, const Shape& shape = {});  // a number of the dtype, as like()
 Value iota(DType dtype, const Shape& shape, int axis);  // iota{dtype, shape, axis}: index along axis
 // 32 random bits for each element of `shape`: a pure function of the key (u32[2]) and the element's flat index, less than 2^32
 // (Philox2x32-10, Salmon et al. 2011; element i is word i % 2 at counter (i / 2, key[1]) under key[0]). Of keys[..., 2] each draws a `shape`
@@ -234,6 +235,17 @@ inline Value operator*(Value a, Value b) { return mul(a, b); }
 inline Value operator/(Value a, Value b) { return div(a, b); }
 // A scalar constant of x's dtype. UserError if that has no such number: a fraction, NaN or 1e30 among integers.
 Value like(Value x, double value);
+namespace detail {
+Value like_integer(Value x, std::int64_t value);
+Value like_integer(Value x, std::uint64_t value);
+}  // namespace detail
+// The same of integers, which a double would round beyond 2^53.
+template <std::integral T> Value like(Value x, T value) {
+  if constexpr (std::signed_integral<T>)
+    return detail::like_integer(x, static_cast<std::int64_t>(value));
+  else
+    return detail::like_integer(x, static_cast<std::uint64_t>(value));
+}
 inline Value operator+(Value a, double b) { return add(a, like(a, b)); }
 inline Value operator+(double a, Value b) { return add(like(b, a), b); }
 inline Value operator-(Value a, double b) { return sub(a, like(a, b)); }
@@ -271,5 +283,37 @@ inline Value greater(Value a, double b) { return greater(a, like(a, b)); }
 inline Value greater(double a, Value b) { return greater(like(b, a), b); }
 inline Value greater_equal(Value a, double b) { return greater_equal(a, like(a, b)); }
 inline Value greater_equal(double a, Value b) { return greater_equal(like(b, a), b); }
+
+// The operators and functions above of integers, exact among those of a value.
+template <std::integral T> Value operator+(Value a, T b) { return add(a, like(a, b)); }
+template <std::integral T> Value operator+(T a, Value b) { return add(like(b, a), b); }
+template <std::integral T> Value operator-(Value a, T b) { return sub(a, like(a, b)); }
+template <std::integral T> Value operator-(T a, Value b) { return sub(like(b, a), b); }
+template <std::integral T> Value operator*(Value a, T b) { return mul(a, like(a, b)); }
+template <std::integral T> Value operator*(T a, Value b) { return mul(like(b, a), b); }
+template <std::integral T> Value operator/(Value a, T b) { return div(a, like(a, b)); }
+template <std::integral T> Value operator/(T a, Value b) { return div(like(b, a), b); }
+template <std::integral T> Value& operator+=(Value& a, T b) { return a = a + b; }
+template <std::integral T> Value& operator-=(Value& a, T b) { return a = a - b; }
+template <std::integral T> Value& operator*=(Value& a, T b) { return a = a * b; }
+template <std::integral T> Value& operator/=(Value& a, T b) { return a = a / b; }
+template <std::integral T> Value pow(Value a, T b) { return pow(a, like(a, b)); }
+template <std::integral T> Value pow(T a, Value b) { return pow(like(b, a), b); }
+template <std::integral T> Value maximum(Value a, T b) { return maximum(a, like(a, b)); }
+template <std::integral T> Value maximum(T a, Value b) { return maximum(like(b, a), b); }
+template <std::integral T> Value minimum(Value a, T b) { return minimum(a, like(a, b)); }
+template <std::integral T> Value minimum(T a, Value b) { return minimum(like(b, a), b); }
+template <std::integral T> Value equal(Value a, T b) { return equal(a, like(a, b)); }
+template <std::integral T> Value equal(T a, Value b) { return equal(like(b, a), b); }
+template <std::integral T> Value not_equal(Value a, T b) { return not_equal(a, like(a, b)); }
+template <std::integral T> Value not_equal(T a, Value b) { return not_equal(like(b, a), b); }
+template <std::integral T> Value less(Value a, T b) { return less(a, like(a, b)); }
+template <std::integral T> Value less(T a, Value b) { return less(like(b, a), b); }
+template <std::integral T> Value less_equal(Value a, T b) { return less_equal(a, like(a, b)); }
+template <std::integral T> Value less_equal(T a, Value b) { return less_equal(like(b, a), b); }
+template <std::integral T> Value greater(Value a, T b) { return greater(a, like(a, b)); }
+template <std::integral T> Value greater(T a, Value b) { return greater(like(b, a), b); }
+template <std::integral T> Value greater_equal(Value a, T b) { return greater_equal(a, like(a, b)); }
+template <std::integral T> Value greater_equal(T a, Value b) { return greater_equal(like(b, a), b); }
 
 }  // namespace hotloop

@@ -16,6 +16,7 @@ namespace hotloop {
 
 namespace detail {
 [[noreturn]] void no_such_child(const std::string& name, const std::vector<std::string>& names);
+[[noreturn]] void repeated_child(const std::string& name);
 [[noreturn]] void wrong_tree_kind(bool wanted_leaf);
 [[noreturn]] void wrong_leaf_count(std::size_t wanted, std::size_t received);
 [[noreturn]] void different_structure(const std::vector<std::string>& a, const std::vector<std::string>& b);
@@ -31,7 +32,12 @@ template <class T> class Tree {
 
   Tree() = default;  // a branch without children
   Tree(T leaf) : leaf_(std::move(leaf)), is_leaf_(true) {}
-  Tree(std::initializer_list<Child> children) : children_(children) {}
+  // UserError for a name that is there twice.
+  Tree(std::initializer_list<Child> children) : children_(children) {
+    for (std::size_t i = 1; i < children_.size(); ++i)
+      for (std::size_t j = 0; j < i; ++j)
+        if (children_[i].first == children_[j].first) detail::repeated_child(children_[i].first);
+  }
 
   bool is_leaf() const { return is_leaf_; }
   bool empty() const { return !is_leaf_ && children_.empty(); }

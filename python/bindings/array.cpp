@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/convert.h"
 #include "core/own_memory.h"
 #include "depth.h"
 #include "dlpack.h"
@@ -270,9 +271,7 @@ Array number_in(nb::handle number, DType dtype, const std::string& where) {
   };
   if (number_kind(number.ptr()) == Number::Float) {
     const double whole = std::trunc(PyFloat_AS_DOUBLE(number.ptr()));
-    const Array scalar = Array::full(dtype, {}, whole);
-    // At 2^63 the nearest number of i64 is one less, which is 2^63 as a double.
-    return scalar.at(0) == whole && whole < 0x1p63 ? scalar : refuse();
+    return holds(dtype, whole) ? Array::full(dtype, {}, whole) : refuse();
   }
   const long long value = PyLong_AsLongLong(number.ptr());
   if (value == -1 && PyErr_Occurred() != nullptr) {

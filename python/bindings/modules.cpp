@@ -114,7 +114,7 @@ class PythonCell : public nn::Cell {
 const char* name_of_float(DType dtype) { return dtype == DType::F64 ? "float64" : "float32"; }
 
 // class MyLayer(hl.nn.Module)
-class PythonModule : public nn::MultiInputModule {
+class PythonModule : public nn::MultiInputModule, public nn::KnownSteps {  // hotloop/nn/_streams.py looks at its steps
  public:
   // `inputs`: of the tree that apply() is given; none: one array.
   explicit PythonModule(nb::handle self, std::optional<Structure> inputs = {})

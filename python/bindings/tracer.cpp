@@ -172,9 +172,8 @@ namespace {
 std::optional<Value> counting(const Array& array) {
   const std::optional<ir::AffinePlaces> places = ir::affine_places(array);
   if (!places || array.shape().rank() != 1 || places->strides[0] < 1) return {};
-  const auto all = [&](std::int64_t n) { return constant(static_cast<double>(n), array.dtype(), array.shape()); };
   const Value count = iota(array.dtype(), array.shape(), 0);
-  return add(places->strides[0] == 1 ? count : mul(count, all(places->strides[0])), all(places->offset));
+  return (places->strides[0] == 1 ? count : count * places->strides[0]) + places->offset;
 }
 
 }  // namespace

@@ -48,7 +48,9 @@ Shape::Shape(std::span<const std::int64_t> dims) {
     throw UserError("shape", "an array has at most " + std::to_string(max_rank) + " axes",
                     std::to_string(dims.size()) + " axes", "reshape to fewer axes");
   for (std::int64_t d : dims) {
-    if (d < 0) throw UserError("shape", "extents must not be negative", std::to_string(d));
+    if (d < 0)
+      throw UserError("shape", "extents must not be negative", std::to_string(d),
+                      d == -1 ? "the number itself: -1 does not stand for what the others leave" : "");
     dims_[static_cast<std::size_t>(rank_++)] = d;
   }
 }
@@ -103,8 +105,15 @@ Array Array::zeros(DType dtype, const Shape& shape) {
 }
 
 Array Array::full(DType dtype, const Shape& shape, double value) {
+  if (!holds(dtype, value))
+    throw UserError("array", "full() takes a number of the dtype, " + std::string(name_of(dtype)), print_number(value),
+                    "a float dtype");
+  return filled(dtype, shape, value);
+}
+
+Array filled(DType dtype, const Shape& shape, double x) {
   Array a(dtype, shape);
-  for (std::int64_t i = 0; i < a.size(); ++i) a.set(i, value);
+  for (std::int64_t i = 0; i < a.size(); ++i) a.set(i, x);
   return a;
 }
 

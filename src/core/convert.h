@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -29,9 +30,18 @@ template <class To, class From> To converted(From x) {
 }
 
 // Whether `dtype`, of numbers, has the integer n: floats are taken to have all.
-inline bool holds(DType dtype, std::int64_t n) {
-  return is_float(dtype) ||
-         visit_dtype(dtype, [n]<class T>(T) { return static_cast<std::int64_t>(static_cast<T>(n)) == n; });
+template <std::signed_integral N> bool holds(DType dtype, N n) {
+  return is_float(dtype) || visit_dtype(dtype, [n]<class T>(T) { return static_cast<N>(static_cast<T>(n)) == n; });
 }
+
+// Whether `dtype` has this very number; floats round to it, infinities and NaN are theirs alone.
+inline bool holds(DType dtype, double x) {
+  // 2^63 alone is not told by the way back, to the nearest double.
+  return is_float(dtype) ||
+         (x < 0x1p63 && visit_dtype(dtype, [x]<class T>(T) { return static_cast<double>(converted<T>(x)) == x; }));
+}
+
+// Of converted<T>(x), whatever x is: where Array::full() and constant() refuse a number that the dtype does not hold.
+Array filled(DType dtype, const Shape& shape, double x);
 
 }  // namespace hotloop

@@ -88,6 +88,15 @@ void detail::ForkableMutex::lock() {
   next_ = std::exchange(HeldMutexes::last, this);
 }
 
+bool detail::ForkableMutex::try_lock() {
+  assert(num_no_forks == 0);
+  const std::uint32_t generation = g_generation.load();
+  std::uint32_t holder = holder_.load();
+  if (holder == generation || !holder_.compare_exchange_strong(holder, generation)) return false;
+  next_ = std::exchange(HeldMutexes::last, this);
+  return true;
+}
+
 void detail::ForkableMutex::unlock() {
   assert(HeldMutexes::last == this);
   HeldMutexes::last = next_;

@@ -14,8 +14,14 @@ std::string join(const std::vector<std::string>& names) {
 }  // namespace
 
 void no_such_child(const std::string& name, const std::vector<std::string>& names) {
-  throw UserError("tree", "a name must be in the tree", "'" + name + "'",
+  if (names.size() == 1 && names[0].empty())
+    throw UserError("tree", "a name must be in the tree", "'" + name + "' of a leaf", "leaf(), which is its value");
+  throw UserError("tree", "a name must be in the tree", "'" + name + "'" + (names.empty() ? " of an empty tree" : ""),
                   names.empty() ? "a tree that is not empty" : nearest_hint(name, names));
+}
+
+void repeated_child(const std::string& name) {
+  throw UserError("tree", "children must have different names", "'" + name + "' twice");
 }
 
 void wrong_tree_kind(bool wanted_leaf) {

@@ -119,8 +119,10 @@ constexpr const char* header_text =
 #ifdef __cplusplus
 #define HOTLOOP_ALIGNED alignas(64)
 extern "C" {
-#else
+#elif __STDC_VERSION__ >= 201112L
 #define HOTLOOP_ALIGNED _Alignas(64)
+#else
+#define HOTLOOP_ALIGNED __attribute__((aligned(64)))
 #endif
 
 enum { $E };
@@ -272,7 +274,9 @@ std::string export_source(const ExportedStep& step) {
   for (const char* warning : {"unused-function", "unused-variable", "tautological-compare", "unknown-pragmas"})
     pragmas += "#pragma GCC diagnostic ignored \"-W" + std::string(warning) + "\"\n";
   return pragmas + "#include \"" + n + ".h\"\n\n" + rendered(v.step.program, n + "_kernel", true) +
-         rendered(v.prepare.program, n + "_prepare_kernel", false) + "\n#define HOTLOOP_ALIGNED _Alignas(64)\n" +
+         rendered(v.prepare.program, n + "_prepare_kernel", false) +
+         "\n#if __STDC_VERSION__ >= 201112L\n#define HOTLOOP_ALIGNED _Alignas(64)\n#else\n#define HOTLOOP_ALIGNED "
+         "__attribute__((aligned(64)))\n#endif\n" +
          struct_of(n + "_prepared", v.prepared, "w") +
          filled(source_text, {{"$V", value_of(v.prepared, "w")},
                               {"$Z", value_of(step.initial, "s")},

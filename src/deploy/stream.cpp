@@ -6,7 +6,9 @@
 #include <exception>
 #include <functional>
 #include <optional>
+#include <utility>
 
+#include "deploy/own_steps.h"
 #include "deploy/step_inputs.h"
 #include "hotloop/dataset.h"
 #include "hotloop/error.h"
@@ -21,14 +23,7 @@ bool has_a_step(const ValueType& input) {
   return input.shape.rank() > 1 && input.shape[1] == 1 && (input.shape.rank() > 2 || !is_float(input.dtype));
 }
 
-namespace {
-
-DType dtype_of_params(const Tree<Array>& params) {
-  const std::vector<Array> leaves = params.flatten();
-  return leaves.empty() ? DType::F32 : leaves.front().dtype();
-}
-
-Tree<Array> traced_initial_state(const nn::Layer& model, std::int64_t batch, DType dtype) {
+Tree<Array> initial_state(const nn::Layer& model, std::int64_t batch, DType dtype) {
   Tree<Value> state;
   const auto graph = trace(
       [&](std::span<const Value>) {
@@ -40,6 +35,13 @@ Tree<Array> traced_initial_state(const nn::Layer& model, std::int64_t batch, DTy
   CompileOptions options;
   options.backend = "interp";  // zeros, as a rule: not worth a compiler
   return state.unflatten(compile(graph, options)(std::span<const Array>{}));
+}
+
+namespace {
+
+DType dtype_of_params(const Tree<Array>& params) {
+  const std::vector<Array> leaves = params.flatten();
+  return leaves.empty() ? DType::F32 : leaves.front().dtype();
 }
 
 // `what` (params or buffers) must have each leaf of `wanted`, of its type.
@@ -117,7 +119,7 @@ StreamStep traced_step(const nn::Layer& model, const Tree<Array>& params, const 
   check_buffers(model, buffers, dtype);
   StreamStep step;
   step.inputs = inputs.types;
-  step.initial_state = traced_initial_state(model, batch, dtype);
+  step.initial_state = hotloop::initial_state(model, batch, dtype);
   if (inputs.are_given_with_steps && step.initial_state.num_leaves() > 0 &&
       std::ranges::none_of(inputs.types.flatten(), has_a_step))
     throw UserError("stream", "inputs of a step must be a sequence of one step, [batch, 1, ...] of what has steps",
@@ -152,6 +154,7 @@ StreamStep traced_step(const nn::Layer& model, const Tree<Array>& params, const 
       return false;                    // a model of one step alone
     }
   };
+  std::optional<nn::OwnModules> own(std::in_place);
   try {
     step.graph = trace(
         [&](std::span<const Value> in) {
@@ -161,7 +164,9 @@ StreamStep traced_step(const nn::Layer& model, const Tree<Array>& params, const 
           if (y.rank() > 1 && y.shape()[1] == 1 && keeps_time()) y = reshape(y, y.shape().without(1));
           std::vector<Value> outputs = {y};
           const std::vector<Value> after = context.state->flatten();
-          HOTLOOP_CHECK(after.size() == s, "a step keeps the structure of the state");
+          if (after.size() != s)
+            throw UserError("stream", "a step must give the state after it, with as many leaves as initial_state() has",
+                            std::to_string(after.size()) + " leaves where there are " + std::to_string(s));
           outputs.insert(outputs.end(), after.begin(), after.end());
           return outputs;
         },
@@ -173,6 +178,9 @@ StreamStep traced_step(const nn::Layer& model, const Tree<Array>& params, const 
   if (runs_backward(*step.graph))
     throw UserError("stream", "every layer must read the sequence forward",
                     "a layer that reads it from the last step to the first", "the whole sequence, model(params, x)");
+  const std::vector<nn::OwnModules::Call> calls = own->calls();
+  own.reset();
+  check_own_steps(calls);
   step.bound.resize(types.size());
   return step;
 }

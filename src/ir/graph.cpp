@@ -13,6 +13,32 @@ namespace {
 thread_local Graph* g_current = nullptr;
 }
 
+namespace detail {
+
+std::atomic<std::uint16_t> graph_serials[num_serial_places];
+
+namespace {
+std::atomic<std::uint32_t> g_next_place{0};
+}
+
+// A place is free while its number is even. Places are taken in turn, so that one is not used again soon; of a table in which a long row is taken
+// the rest is not searched.
+std::uint32_t take_serial() {
+  for (int tries = 0; tries < 64; ++tries) {
+    const std::uint32_t place = g_next_place.fetch_add(1, std::memory_order_relaxed) % num_serial_places;
+    std::uint16_t number = graph_serials[place].load(std::memory_order_relaxed);
+    const auto next = static_cast<std::uint16_t>(number + 1);
+    if (number % 2 == 0 && graph_serials[place].compare_exchange_strong(number, next)) return place << 16 | next;
+  }
+  return 0;
+}
+
+void release_serial(std::uint32_t serial) {
+  if (serial != 0) graph_serials[serial >> 16].fetch_add(1);
+}
+
+}  // namespace detail
+
 const Attr& Attrs::at(const std::string& name) const {
   const auto it = entries_.find(name);
   HOTLOOP_CHECK(it != entries_.end(), "attribute '" + name + "' is absent");
@@ -28,11 +54,16 @@ void Value::refuse_undefined() {
                   "constant(number, dtype), zeros_like(x), or what an operation gives");
 }
 
+void Value::refuse_gone() {
+  throw UserError("graph", "a value may be used only in the trace that made it, or in a region inside it",
+                  "a value of a trace that has ended", "pass it as an argument");
+}
+
 Value Graph::add_input(const ValueType& type, const std::string& name) {
   Node* node = append(ir::op("input"), {}, {{"dtype", type.dtype}, {"shape", type.shape.vec()}});
-  inputs_.push_back(node->result());
+  inputs_.push_back({node, 0});
   input_names_.push_back(name);
-  return inputs_.back();
+  return node->result();
 }
 
 Node* Graph::append(const ir::OpDef& op, std::vector<Value> operands, Attrs attrs,
@@ -43,6 +74,7 @@ Node* Graph::append(const ir::OpDef& op, std::vector<Value> operands, Attrs attr
     if (!v.defined()) throw UserError(op.name, "every operand must be a value", "an undefined value");
     if (v.graph() != this) v = capture(v);
     operand_types.push_back(v.type());
+    v.serial = 0;
   }
   if (op.num_operands >= 0)
     HOTLOOP_CHECK(static_cast<int>(operands.size()) == op.num_operands, "operand count of " + op.name);
@@ -52,6 +84,7 @@ Node* Graph::append(const ir::OpDef& op, std::vector<Value> operands, Attrs attr
   for (const ValueType& type : node->types) check_num_elements(op.name, type);
   node->op = &op;
   node->graph = this;
+  node->serial = serial_;
   node->id = static_cast<int>(nodes_.size());
   node->operands = std::move(operands);
   node->attrs = std::move(attrs);
@@ -59,6 +92,11 @@ Node* Graph::append(const ir::OpDef& op, std::vector<Value> operands, Attrs attr
   node->generation = generation;
   nodes_.push_back(std::move(node));
   return nodes_.back().get();
+}
+
+void Graph::set_outputs(std::vector<Value> outputs) {
+  outputs_ = std::move(outputs);
+  for (Value& v : outputs_) v.serial = 0;
 }
 
 std::vector<ValueType> Graph::input_types() const {
@@ -83,7 +121,7 @@ Value Graph::capture(Value outer) {
   const auto it = std::ranges::find(captures_, outer);
   if (it != captures_.end())
     return inputs_[inputs_.size() - captures_.size() + static_cast<std::size_t>(it - captures_.begin())];
-  captures_.push_back(outer);
+  captures_.push_back({outer.node, outer.index});
   return add_input(outer.type());
 }
 
@@ -114,11 +152,12 @@ std::shared_ptr<Graph> trace(const TracedFunction& fn, std::span<const ValueType
   TraceScope scope(*graph);
   std::vector<Value> inputs;
   for (const ValueType& t : input_types) inputs.push_back(graph->add_input(t));
-  graph->set_outputs(fn(inputs));
-  for (const Value& v : graph->outputs())
+  std::vector<Value> outputs = fn(inputs);
+  for (const Value& v : outputs)
     if (!v.defined() || v.graph() != graph.get())
       throw UserError("trace", "every output must be a value of the traced function", "an undefined or foreign value",
                       "return what is computed from the function's own inputs");
+  graph->set_outputs(std::move(outputs));
   return graph;
 }
 

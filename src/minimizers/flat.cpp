@@ -9,7 +9,7 @@ Flat::Flat(const std::string& where, const Tree<Value>& params)
     : like_(params.map([](const Value& leaf) { return leaf.type(); })) {
   params.for_each([&](const std::string& name, const Value& leaf) {
     if (!is_float(leaf.dtype()))
-      throw UserError(where, "parameters must be floats", name + ": " + leaf.type().str(),
+      throw UserError(where, "parameters must be floats", (name.empty() ? "" : name + ": ") + leaf.type().str(),
                       "keep what is no parameter outside of the tree, the function may use it from there");
     if (leaf.dtype() == DType::F64) dtype_ = DType::F64;
     size_ += leaf.shape().size();

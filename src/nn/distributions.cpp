@@ -40,13 +40,13 @@ Distribution location_and_width(const std::string& location, const std::string& 
 
 Ends ends_of(const std::string& where, double interval) {
   if (!(interval > 0 && interval < 1))
-    throw UserError(where, "interval must be between 0 and 1", std::to_string(interval));
+    throw UserError(where, "interval must be between 0 and 1", print_number(interval));
   return {(1 - interval) / 2, (1 + interval) / 2};
 }
 
 void check_positive(const std::string& where, const char* what, double value) {
   if (!(value > 0 && std::isfinite(value)))
-    throw UserError(where, std::string(what) + " must be positive", std::to_string(value));
+    throw UserError(where, std::string(what) + " must be positive", print_number(value));
 }
 
 }  // namespace hotloop::losses

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "core/nearest.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
+#include "nn/own_modules.h"
 #include "nn/recurrent.h"
 
 namespace hotloop::nn {
@@ -17,6 +19,21 @@ Value checked_output(Value y) {
     throw UserError("model", "the apply() of a module must give a value", "Value(), which is none",
                     "return what is computed from x");
   return y;
+}
+
+// Where apply() throws because the parameters are another model's, says so: inside, only the last part of a name is known.
+void check_names(const Layer& layer, const Tree<Value>& params, Value x) {
+  const std::vector<std::string> wanted =
+                                     layer.init(0, x.defined() && is_float(x.dtype()) ? x.dtype() : DType::F32).names(),
+                                 given = params.names();
+  for (const std::string& name : wanted)
+    if (std::ranges::find(given, name) == given.end())
+      throw UserError("model", "the parameters must be the model's own, with " + (name.empty() ? "a leaf alone" : name),
+                      given.empty()      ? "an empty tree"
+                      : params.is_leaf() ? "a leaf"
+                                         : "no " + name,
+                      nearest_name(name, given) != nullptr ? nearest_hint(name, given)
+                                                           : "what model.init(seed) gave, or that it was trained with");
 }
 
 }  // namespace
@@ -54,7 +71,13 @@ Value Layer::apply(const Tree<Value>& params, Value x, Context& context) const {
     x = without_padding(x, context.lengths);
     context.padding_is_zero = true;
   }
-  return checked_output(module_->apply(params, x, context));
+  const OwnCall call(module_, Tree<Value>(x));
+  try {
+    return checked_output(module_->apply(params, x, context));
+  } catch (const UserError&) {
+    check_names(*this, params, x);
+    throw;
+  }
 }
 
 Value Layer::apply(const Tree<Value>& params, const Tree<Value>& inputs, Context& context) const {
@@ -65,7 +88,13 @@ Value Layer::apply(const Tree<Value>& params, const Tree<Value>& inputs, Context
     timed = without_padding(timed, context.lengths);
     context.padding_is_zero = true;
   }
-  return checked_output(module_->apply_inputs(params, inputs.unflatten(leaves), context));
+  const OwnCall call(module_, inputs);
+  try {
+    return checked_output(module_->apply_inputs(params, inputs.unflatten(leaves), context));
+  } catch (const UserError&) {
+    check_names(*this, params, leaves.empty() ? Value() : leaves[0]);
+    throw;
+  }
 }
 
 ValueType Layer::output_type(const Tree<ValueType>& inputs) const {

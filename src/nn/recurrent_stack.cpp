@@ -15,7 +15,7 @@ struct Pass {
   bool reverse = false;
 };
 
-class RecurrentStack : public Module {
+class RecurrentStack : public BuiltInModule {
  public:
   RecurrentStack(std::vector<std::shared_ptr<const Cell>> cells, const RecurrentOptions& options)
       : cells_(std::move(cells)), options_(options) {}

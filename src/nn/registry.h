@@ -11,6 +11,7 @@
 #include "core/config.h"
 #include "hotloop/losses.h"
 #include "hotloop/nn.h"
+#include "nn/own_modules.h"
 
 namespace hotloop::nn {
 

@@ -1,3 +1,7 @@
+#include <cstdint>
+#include <string>
+#include <utility>
+
 #include "core/convert.h"
 #include "core/print_number.h"
 #include "hotloop/error.h"
@@ -13,22 +17,47 @@ Value constant(const Array& array) {
 }
 
 Value constant(double value, DType dtype, const Shape& shape) {
+  if (!holds(dtype, value))
+    throw UserError("constant", "the number must be one of the dtype, " + std::string(name_of(dtype)),
+                    print_number(value), "a float dtype, or cast() of a float");
   // One literal, repeated: large constants cost no memory, and folding sees the number.
   return broadcast_to(constant(Array::full(dtype, Shape{}, value)), shape);
 }
 
+namespace {
+
+[[noreturn]] void refuse_number(Value x, const std::string& number) {
+  throw UserError("like", "a number beside a value must be one of its dtype, " + std::string(name_of(x.dtype())),
+                  number + " beside " + x.type().str(), "cast(x, DType::F32) first");
+}
+
+}  // namespace
+
 Value like(Value x, double value) {
   ir::require_defined("like", {&x, 1});
-  const DType dtype = x.dtype();
-  // 2^63 alone is not told by the way back, to the nearest double.
-  const bool is_there = is_float(dtype) || (value < 0x1p63 && visit_dtype(dtype, [value]<class T>(T) {
-                                              return static_cast<double>(converted<T>(value)) == value;
-                                            }));
-  if (!is_there)
-    throw UserError("like", "a number beside a value must be one of its dtype, " + std::string(name_of(dtype)),
-                    print_number(value) + " beside " + x.type().str(), "cast(x, DType::F32) first");
-  return constant(value, dtype);
+  if (!holds(x.dtype(), value)) refuse_number(x, print_number(value));
+  return constant(value, x.dtype());
 }
+
+namespace detail {
+
+Value like_integer(Value x, std::int64_t value) {
+  ir::require_defined("like", {&x, 1});
+  // Below it a double is every integer; what is beside floats is rounded as they are.
+  constexpr std::int64_t exact = std::int64_t{1} << 53;
+  if (is_float(x.dtype()) || (-exact <= value && value <= exact)) return like(x, static_cast<double>(value));
+  if (x.dtype() != DType::I64) refuse_number(x, std::to_string(value));
+  return constant(Array::scalar(value));
+}
+
+Value like_integer(Value x, std::uint64_t value) {
+  ir::require_defined("like", {&x, 1});
+  if (std::in_range<std::int64_t>(value)) return like_integer(x, static_cast<std::int64_t>(value));
+  if (!is_float(x.dtype())) refuse_number(x, std::to_string(value));
+  return like(x, static_cast<double>(value));
+}
+
+}  // namespace detail
 
 namespace ir {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/convert.h"
 #include "hotloop/error.h"
 
 namespace hotloop::passes {
@@ -30,7 +31,7 @@ Value Builder::make(const ir::OpDef& op, std::vector<Value> operands, Attrs attr
 
 Value Builder::scalar(double value, DType dtype) {
   static const ir::OpDef& constant = ir::op("constant");
-  return graph_.append(constant, {}, {{"value", Array::full(dtype, Shape{}, value)}}, {}, generation_)->result();
+  return graph_.append(constant, {}, {{"value", filled(dtype, Shape{}, value)}}, {}, generation_)->result();
 }
 
 Value Builder::narrow(Value x, int axis, std::int64_t start, std::int64_t stop) {

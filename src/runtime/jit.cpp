@@ -1,5 +1,4 @@
 // Jit: a function compiled for each combination of argument types that it meets.
-#include <mutex>
 #include <utility>
 
 #include "hotloop/append_list.h"
@@ -31,7 +30,7 @@ struct Jit::State {
   }
 
   const Executable& add(std::span<const ValueType> types) {
-    const std::scoped_lock lock(mutex);
+    const detail::TraceLock lock(mutex);
     if (const Executable* found = find(types, types.size())) return *found;
     return programs.add(compile(trace(fn, types), options));
   }
@@ -64,6 +63,27 @@ namespace detail {
 
 bool accepts(const Executable& executable, std::span<const Array> arrays) {
   return fits(executable.impl(), TypesOf{arrays}, arrays.size());
+}
+
+namespace {
+thread_local TraceLock* g_innermost = nullptr;
+}
+
+TraceLock::TraceLock(ForkableMutex& mutex) : mutex_(mutex), outer_(g_innermost) {
+  for (const TraceLock* lock = outer_; lock != nullptr; lock = lock->outer_)
+    if (&lock->mutex_ == &mutex)
+      throw UserError("jit", "a function must not call itself while it is traced", "a call of itself, on arrays",
+                      "the function without jit(), on values");
+  if (outer_ == nullptr)
+    mutex_.lock();
+  else
+    is_locked_ = mutex_.try_lock();
+  g_innermost = this;
+}
+
+TraceLock::~TraceLock() {
+  g_innermost = outer_;
+  if (is_locked_) mutex_.unlock();
 }
 
 void check_defined(std::span<const Array> arrays) {

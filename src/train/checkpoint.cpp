@@ -324,6 +324,15 @@ ModelArrays load_model(const fs::path& path, const Tree<Array>& params_like, con
   for (const Tree<Array>* tree : {&params_like, &buffers_like})
     tree->for_each([&](const std::string& name, const Array& leaf) { wanted.emplace_back(name, leaf); });
   const Tree<Array> like = Tree<Array>::from_names(wanted);
+  if (buffers_like.num_leaves() == 0)
+    for (const auto& [name, tensor] : file.tensors) {
+      const bool is_buffer =
+          name.ends_with("running_mean") || name.ends_with("running_var") || name.ends_with("num_batches_tracked");
+      const bool is_wanted = std::ranges::any_of(wanted, [&](const auto& own) { return own.first == name; });
+      if (is_buffer && !is_wanted)
+        throw UserError(where, path.string() + " must hold the tensors of this model alone", "'" + name + "', a buffer",
+                        "buffers_like = model.init_buffers()");
+    }
   const Tree<Array> all = match_tree(Tree<Array>::from_names(file.tensors), like, path.string());
   const auto pick = [&](const Tree<Array>& tree) {
     std::vector<Array> leaves;

@@ -18,6 +18,11 @@ Function vmap(const Function& fn, std::vector<int> in_axes) {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const ValueType& type = inputs[i].type();
       const int axis = in_axes[i];
+      if (axis < -1)
+        throw UserError("vmap", "a batch axis must be counted from the first, or be -1",
+                        "axis " + std::to_string(axis) + " of input " + std::to_string(i) + " = " + type.str(),
+                        type.shape.rank() + axis >= 0 ? std::to_string(type.shape.rank() + axis)
+                                                      : "-1 for an input that all elements share");
       if (axis < 0) {
         types.push_back(type);
         arguments.push_back({inputs[i], false});

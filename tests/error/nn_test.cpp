@@ -92,10 +92,13 @@ TEST(LayerErrors, BothDirectionsOfALayerThatHasBoth) {
 }
 
 TEST(LayerErrors, ParametersMustBeThere) {
-  EXPECT_EQ(apply_message(Linear(4, 3), zeros({2, 4}), {{"wieght", zeros({3, 4})}}),
-            "[tree] a name must be in the tree. Received: 'weight'. Try: did you mean 'wieght'?");
-  EXPECT_EQ(apply_message(LSTM(4, 3, 2), zeros({2, 5, 4}), LSTM(4, 3).init(0)),
-            "[tree] a name must be in the tree. Received: 'weight_ih_l1'. Try: did you mean 'weight_ih_l0'?");
+  EXPECT_EQ(
+      apply_message(Linear(4, 3), zeros({2, 4}), {{"wieght", zeros({3, 4})}}),
+      "[model] the parameters must be the model's own, with weight. Received: no weight. Try: did you mean 'wieght'?");
+  EXPECT_EQ(
+      apply_message(LSTM(4, 3, 2), zeros({2, 5, 4}), LSTM(4, 3).init(0)),
+      "[model] the parameters must be the model's own, with weight_ih_l1. Received: no weight_ih_l1. Try: did you mean "
+      "'weight_ih_l0'?");
 }
 
 TEST(LayerErrors, NamesAreChecked) {

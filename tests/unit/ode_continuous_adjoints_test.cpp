@@ -65,6 +65,34 @@ TEST_P(ContinuousAdjoint, IsTheDiscreteOneToItsTolerance) {
   }
 }
 
+// Cubic interpolants of solvers of high order would cost digits that the tolerance promises.
+TEST(AdjointsAlongAnInterpolant, RefuseOneThatIsTooCoarse) {
+  const auto gradient = [](const ode::Solver& solver, const ode::Adjoint& adjoint) {
+    return jit(grad(
+        [&](std::span<const Value> in) {
+          Options options;
+          options.args = Tree<Value>(in[0]);
+          options.controller = ode::PID(1e-10, 1e-12);
+          options.adjoint = adjoint;
+          const auto f = [](Value, const Tree<Value>& y, const Tree<Value>& k) {
+            return Tree<Value>(k.leaf() * y.leaf() * (1.0 - y.leaf()));
+          };
+          return std::vector{ode::solve(f, solver, 0, 3, Tree<Value>(like(in[0], 0.1)), options).y1.leaf()};
+        },
+        {0}))({Array::scalar(1.3)})[0]
+        .at(0);
+  };
+  const ode::AdjointTolerance fine{.rtol = 1e-9, .atol = 1e-11};
+  const double wanted = gradient(ode::Dopri8(), ode::Discrete());
+  for (const ode::Adjoint& adjoint : {ode::Adjoint(ode::Gauss(fine)), ode::Adjoint(ode::Interpolating(fine))}) {
+    for (const ode::Solver& solver : {ode::Solver(ode::Vern7()), ode::Solver(ode::Kvaerno5())})
+      EXPECT_THROW(gradient(solver, adjoint), UserError) << solver.rule().name();
+    for (const ode::Solver& solver :
+         {ode::Solver(ode::Tsit5()), ode::Solver(ode::Dopri8()), ode::Solver(ode::Rodas5P())})
+      EXPECT_NEAR(gradient(solver, adjoint), wanted, 1e-7) << solver.rule().name();
+  }
+}
+
 TEST_P(ContinuousAdjoint, FollowsItsTolerance) {
   const auto wanted = jit(grad(pendulum(ode::Discrete()), {0}))(point());
   double errors[2];

@@ -83,7 +83,7 @@ const Definition& definition_of(const std::string& name) {
   return *it;
 }
 
-class ActivationModule : public Module {
+class ActivationModule : public BuiltInModule {
  public:
   explicit ActivationModule(ActivationFunction function) : function_(std::move(function)) {}
 

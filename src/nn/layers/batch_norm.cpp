@@ -8,7 +8,7 @@
 namespace hotloop::nn {
 namespace {
 
-class BatchNormModule : public Module {
+class BatchNormModule : public BuiltInModule {
  public:
   BatchNormModule(std::int64_t features, const BatchNormOptions& options) : features_(features), options_(options) {
     if (features <= 0) throw UserError("batch_norm", "features must be positive", std::to_string(features));

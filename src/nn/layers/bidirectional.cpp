@@ -20,7 +20,7 @@ template <class T> Tree<T> joined(Tree<T> forward, const Tree<T>& reverse) {
   return forward;
 }
 
-class BidirectionalModule : public Module {
+class BidirectionalModule : public BuiltInModule {
  public:
   BidirectionalModule(Layer layer, Merge merge, bool sequences)
       : layer_(std::move(layer)), merge_(merge), sequences_(sequences) {}

@@ -7,7 +7,7 @@
 namespace hotloop::nn {
 namespace {
 
-class Conv1dModule : public Module {
+class Conv1dModule : public BuiltInModule {
  public:
   Conv1dModule(std::int64_t inputs, std::int64_t filters, std::int64_t kernel, const Conv1dOptions& options)
       : inputs_(inputs), filters_(filters), kernel_(kernel), options_(options) {

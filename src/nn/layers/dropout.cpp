@@ -6,7 +6,7 @@
 namespace hotloop::nn {
 namespace {
 
-class DropoutModule : public Module {
+class DropoutModule : public BuiltInModule {
  public:
   DropoutModule(double rate, bool same_over_time) : rate_(rate), same_over_time_(same_over_time) {
     check_dropout_rate("dropout", rate);

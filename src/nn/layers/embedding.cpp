@@ -5,7 +5,7 @@
 namespace hotloop::nn {
 namespace {
 
-class EmbeddingModule : public Module {
+class EmbeddingModule : public BuiltInModule {
  public:
   // feature >= 0: the ids are that one of the input's last axis, whose others are kept.
   EmbeddingModule(std::int64_t count, std::int64_t outputs, std::int64_t padding, std::int64_t feature)

@@ -4,7 +4,7 @@
 namespace hotloop::nn {
 namespace {
 
-class FlattenModule : public Module {
+class FlattenModule : public BuiltInModule {
  public:
   Tree<Array> init(const Seed&, DType, Init) const override { return {}; }
   Value apply(const Tree<Value>&, Value x, Context& context) const override {

@@ -6,7 +6,7 @@
 namespace hotloop::nn {
 namespace {
 
-class LastModule : public Module {
+class LastModule : public BuiltInModule {
  public:
   Tree<Array> init(const Seed&, DType, Init) const override { return {}; }
   Value apply(const Tree<Value>&, Value x, Context& context) const override {

@@ -7,7 +7,7 @@
 namespace hotloop::nn {
 namespace {
 
-class LayerNormModule : public Module {
+class LayerNormModule : public BuiltInModule {
  public:
   LayerNormModule(std::int64_t features, double epsilon) : features_(features), epsilon_(epsilon) {
     if (features <= 0) throw UserError("layer_norm", "features must be positive", std::to_string(features));

@@ -7,7 +7,7 @@
 namespace hotloop::nn {
 namespace {
 
-class LinearModule : public Module {
+class LinearModule : public BuiltInModule {
  public:
   LinearModule(std::int64_t inputs, std::int64_t outputs, bool bias) : inputs_(inputs), outputs_(outputs), bias_(bias) {
     if (inputs <= 0) throw UserError("linear", "inputs must be positive", std::to_string(inputs));

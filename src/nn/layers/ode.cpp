@@ -9,7 +9,7 @@
 namespace hotloop::nn {
 namespace {
 
-class NeuralOdeModule : public Module {
+class NeuralOdeModule : public BuiltInModule {
  public:
   NeuralOdeModule(Layer field, double t1, std::int64_t saves, ode::Solver solver, ode::Options options)
       : field_(std::move(field)), t1_(t1), solver_(std::move(solver)), options_(std::move(options)) {

@@ -8,7 +8,7 @@ namespace hotloop::nn {
 namespace {
 
 // Over time: `whole` of x (B, T, ...), or `valid` of x and a mask of its shape.
-class PoolModule : public Module {
+class PoolModule : public BuiltInModule {
  public:
   PoolModule(std::string name, Value (*whole)(Value), Value (*valid)(Value, Value))
       : name_(std::move(name)), whole_(whole), valid_(valid) {}

@@ -5,7 +5,7 @@
 namespace hotloop::nn {
 namespace {
 
-class PreluModule : public Module {
+class PreluModule : public BuiltInModule {
  public:
   explicit PreluModule(std::int64_t features) : features_(features) {
     if (features <= 0) throw UserError("prelu", "features must be positive", std::to_string(features));

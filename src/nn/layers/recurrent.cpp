@@ -5,7 +5,7 @@
 namespace hotloop::nn {
 namespace {
 
-class RecurrentModule : public Module {
+class RecurrentModule : public BuiltInModule {
  public:
   explicit RecurrentModule(std::shared_ptr<const Cell> cell) : cell_(std::move(cell)) {}
 

@@ -4,7 +4,7 @@
 namespace hotloop::nn {
 namespace {
 
-class ResidualModule : public Module {
+class ResidualModule : public BuiltInModule {
  public:
   explicit ResidualModule(Layer layer) : layer_(std::move(layer)) {}
 

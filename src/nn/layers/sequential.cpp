@@ -4,7 +4,7 @@
 namespace hotloop::nn {
 namespace {
 
-class SequentialModule : public Module {
+class SequentialModule : public BuiltInModule {
  public:
   explicit SequentialModule(std::vector<Layer> layers) : layers_(std::move(layers)) {}
 

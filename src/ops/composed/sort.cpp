@@ -31,9 +31,9 @@ Value index_vector(const std::vector<std::int32_t>& values) {
 }
 
 // The least and the greatest number of a dtype: a conversion ends there.
-Value least(DType dtype) { return constant(-std::numeric_limits<double>::infinity(), dtype); }
+Value least(DType dtype) { return constant(filled(dtype, {}, -std::numeric_limits<double>::infinity())); }
 Value greatest(DType dtype, const Shape& shape = {}) {
-  return constant(std::numeric_limits<double>::infinity(), dtype, shape);
+  return broadcast_to(constant(filled(dtype, {}, std::numeric_limits<double>::infinity())), shape);
 }
 
 // Numbers in place of bools, which have no order.
