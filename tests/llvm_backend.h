@@ -122,8 +122,9 @@ class LlvmBackend : public testing::TestWithParam<const char*> {
       }
       std::vector<Array> got, want;
       for (const ValueType& type : program.results) {
-        got.push_back(Array::full(type.dtype, type.shape, 77));
-        want.push_back(Array::full(type.dtype, type.shape, 77));
+        const double before = type.dtype == DType::Bool ? 1 : 77;
+        got.push_back(Array::full(type.dtype, type.shape, before));
+        want.push_back(Array::full(type.dtype, type.shape, before));
       }
       run_kernel(program, kernel->function(), arguments, got, rows, num_workers, nullptr, turn);
       Reference(program, arguments, want, rows).run();

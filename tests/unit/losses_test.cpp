@@ -150,10 +150,10 @@ TEST(Losses, OutputsOfSeveralNumbersLieSideBySide) {
 }
 
 TEST(Losses, SettingsOfDistributionsAreChecked) {
-  EXPECT_EQ(message_of([] { losses::Gaussian(0); }), "[gaussian] epsilon must be positive. Received: 0.000000.");
-  EXPECT_EQ(message_of([] { losses::StudentT(0.5); }), "[student_t] df must be at least 1. Received: 0.500000.");
+  EXPECT_EQ(message_of([] { losses::Gaussian(0); }), "[gaussian] epsilon must be positive. Received: 0.");
+  EXPECT_EQ(message_of([] { losses::StudentT(0.5); }), "[student_t] df must be at least 1. Received: 0.5.");
   EXPECT_EQ(message_of([] { losses::StudentT(5, 1e-4, 1); }),
-            "[student_t] interval must be between 0 and 1. Received: 1.000000.");
+            "[student_t] interval must be between 0 and 1. Received: 1.");
 }
 
 // The probability of labels by definition: the sum over all ways that come to them once repeats and then blanks are dropped.
