@@ -15,6 +15,7 @@ namespace fs = std::filesystem;
 bool RunFolder::holds_run() const { return fs::exists(config()); }
 
 void RunFolder::check_run() const {
+  put_right();
   if (holds_run()) return;
   throw UserError("run", "RUN must be the folder of a run, with a config.toml",
                   path_.string() + (fs::exists(path_) ? " (no config.toml in it)" : " (no such folder)"),
@@ -96,6 +97,7 @@ void RunFolder::bring_back() const {
   }
   for (const fs::path& file : old.files()) fs::rename(file, path_ / file.filename());
   fs::remove_all(aside());
+  io::remove_temporaries(path_);  // what a killed training was writing
 }
 
 void RunFolder::drop_aside() const {
@@ -104,6 +106,12 @@ void RunFolder::drop_aside() const {
 
 void RunFolder::recover() const {
   if (fs::exists(aside()) && !(holds_run() && RunFolder(aside()).holds_run())) bring_back();
+}
+
+void RunFolder::put_right() const {
+  if (!fs::exists(aside())) return;
+  bool made = false;
+  if (const auto lock = io::FolderLock::create(path_, "run", made)) recover();
 }
 
 void RunFolder::write(const fs::path& file, const std::string& text) const { io::write_file_atomic(file, text, "run"); }

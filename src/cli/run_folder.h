@@ -56,6 +56,8 @@ class RunFolder {
   void bring_back() const;
   void drop_aside() const;
   void recover() const;
+  // The same for whoever comes by and does not hold the folder; nothing while a training does.
+  void put_right() const;
 
   void write(const std::filesystem::path& file, const std::string& text) const;
   nlohmann::ordered_json read_metrics() const;  // an empty object if there are none yet

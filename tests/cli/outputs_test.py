@@ -5,6 +5,7 @@ usage: outputs_test.py HOTLOOP [unittest arguments]
 """
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -116,9 +117,13 @@ class Overwriting(RunCase):
             self.assertIsNone(process.poll())
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        result = hotloop("train", "job.toml", "--out", run, "--overwrite", "--set", "train.metric=accuracy", cwd=self.folder)
-        self.assertEqual(result.returncode, 2)
-        self.assertEqual(contents(run), before)
+        killed = shutil.copytree(run, self.folder / "runs" / "read")
+        for command in [["train", "job.toml", "--out", run, "--overwrite", "--set", "train.metric=accuracy"], ["eval", killed]]:
+            result = hotloop(*command, cwd=self.folder)
+            self.assertEqual(result.returncode, 2 if command[0] == "train" else 0, result.stderr)
+        for folder in run, killed:
+            self.assertEqual(sorted(contents(folder)), sorted(before))
+            self.assertTrue(contents(folder) == before)
         self.assertEqual(hotloop("train", "job.toml", "--out", run, "--overwrite", "--seed", 3, cwd=self.folder).returncode, 0)
         self.assertFalse((run / ".replaced").exists())
         self.assertNotEqual((run / "model.safetensors").read_bytes(), before[pathlib.Path("model.safetensors")])

@@ -85,6 +85,7 @@ RunFolder choose_folder(const TrainOptions& options) {
   if (source.path.empty())
     throw UserError("arguments", "train takes a CONFIG, or --resume RUN", "neither", "hotloop train --help");
   RunFolder folder(options.out.empty() ? "runs/" + source.path.stem().string() : options.out);
+  folder.put_right();
   if (!options.numbers_runs()) folder.check_free(options.overwrite);
   return folder;
 }

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "core/print_number.h"
 #include "hotloop/ops.h"
 #include "nn/registry.h"
 
@@ -39,7 +40,7 @@ BinaryCrossEntropy::BinaryCrossEntropy(bool logits, double label_smoothing)
                      .threshold = logits ? 0.0 : 0.5},
            "binary_cross_entropy") {
   if (!(label_smoothing >= 0 && label_smoothing < 1))
-    throw UserError("binary_cross_entropy", "label_smoothing must be in [0, 1)", std::to_string(label_smoothing));
+    throw UserError("binary_cross_entropy", "label_smoothing must be in [0, 1)", print_number(label_smoothing));
 }
 
 std::vector<LossDef> losses_binary_cross_entropy() {

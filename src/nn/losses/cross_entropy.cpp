@@ -1,5 +1,6 @@
 #include <limits>
 
+#include "core/print_number.h"
 #include "hotloop/ops.h"
 #include "nn/registry.h"
 
@@ -79,7 +80,7 @@ CrossEntropy::CrossEntropy(bool logits, double label_smoothing)
                class_of, false, [](const ValueType& p) { return p.shape[p.shape.rank() - 1]; }},
            "cross_entropy") {
   if (!(label_smoothing >= 0 && label_smoothing < 1))
-    throw UserError("cross_entropy", "label_smoothing must be in [0, 1)", std::to_string(label_smoothing));
+    throw UserError("cross_entropy", "label_smoothing must be in [0, 1)", print_number(label_smoothing));
 }
 
 std::vector<LossDef> losses_cross_entropy() {

@@ -1,3 +1,4 @@
+#include "core/print_number.h"
 #include "hotloop/ops.h"
 #include "nn/registry.h"
 
@@ -9,7 +10,7 @@ Huber::Huber(double delta)
              return inner * (error - 0.5 * inner);
            }},
            "huber") {
-  if (!(delta > 0)) throw UserError("huber", "delta must be positive", std::to_string(delta));
+  if (!(delta > 0)) throw UserError("huber", "delta must be positive", print_number(delta));
 }
 
 std::vector<LossDef> losses_huber() {

@@ -1,6 +1,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "core/print_number.h"
 #include "hotloop/ops.h"
 #include "nn/distributions.h"
 #include "nn/registry.h"
@@ -11,7 +12,7 @@ namespace {
 std::vector<double> checked(std::vector<double> quantiles) {
   if (quantiles.empty()) throw UserError("quantile", "there must be at least one quantile", "none");
   for (const double q : quantiles)
-    if (!(q > 0 && q < 1)) throw UserError("quantile", "quantiles must be between 0 and 1", std::to_string(q));
+    if (!(q > 0 && q < 1)) throw UserError("quantile", "quantiles must be between 0 and 1", print_number(q));
   return quantiles;
 }
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/print_number.h"
 #include "hotloop/ops.h"
 #include "nn/distributions.h"
 #include "nn/registry.h"
@@ -38,7 +39,7 @@ double quantile(double df, double level) {
 
 Loss::Pointwise student(double df, double epsilon, double interval) {
   check_positive("student_t", "epsilon", epsilon);
-  if (!(df >= 1 && std::isfinite(df))) throw UserError("student_t", "df must be at least 1", std::to_string(df));
+  if (!(df >= 1 && std::isfinite(df))) throw UserError("student_t", "df must be at least 1", print_number(df));
   const Ends ends = ends_of("student_t", interval);
   return {.elements =
               [=](Value outputs, Value target) {
