@@ -45,8 +45,9 @@ def _shared(x, dtype):
             if isinstance(error, _core.UserError):
                 raise
             array = None
-    if array is None or (array is not x and _core.is_own(array)) or (dtype is not None and _core.dtype(dtype) != array.dtype):
-        what = f"an array of {array.dtype}, for {_core.dtype(dtype)}" if array is not None and dtype is not None and _core.dtype(dtype) != array.dtype else kind_of(x)
+    is_of_another = array is not None and dtype is not None and _core.dtype(dtype) != array.dtype
+    if array is None or is_of_another or (array is not x and _core.is_own(array)):
+        what = f"an array of {array.dtype}, for {_core.dtype(dtype)}" if is_of_another else kind_of(x)
         raise _core.UserError(f"[asarray] with copy=False an array must lie in memory as it is wanted: contiguous, aligned, in its dtype. Received: {what}. Try: copy=None.")
     return array
 

@@ -129,7 +129,7 @@ std::shared_ptr<const Graph> inline_level(const Graph& graph, const PassOptions&
 }  // namespace
 
 Pass inline_loops() {
-  return {"inline_loops", "a loop of one iteration becomes its body", true,
+  return {"inline_loops", "a loop of no iteration is what it starts from, one of one its body", true,
           [](const Graph& graph, const PassOptions& options) {
             return rewrite_levels(graph, [&](const Graph& g, const Level&) { return inline_level(g, options); });
           }};
