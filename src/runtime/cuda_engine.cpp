@@ -13,6 +13,7 @@
 #include "backends/cuda/side_by_side.h"
 #include "backends/render/cuda_c.h"
 #include "core/cancel.h"
+#include "core/fork.h"
 #include "hotloop/error.h"
 #include "runtime/history.h"
 #include "runtime/kernel_record.h"
@@ -131,14 +132,17 @@ class Keepers {
     return keepers;
   }
   void insert(const void* who, GiveBack give_back) {
+    const NoFork no_fork;
     const std::lock_guard lock(mutex_);
     keepers_.emplace(who, std::move(give_back));
   }
   void erase(const void* who) {
+    const NoFork no_fork;
     const std::lock_guard lock(mutex_);
     keepers_.erase(who);
   }
   void give_back() {
+    const NoFork no_fork;
     const std::lock_guard lock(mutex_);
     for (const auto& [who, give_back] : keepers_) give_back();
   }

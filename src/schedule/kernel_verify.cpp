@@ -120,6 +120,10 @@ class Verifier {
     check(e.bound >= 0, "an extent must not be negative");
     if (e.is_static()) return {e.bound, e.bound};
     verify_var(e.var);
+    const Range range = scope_.at(e.var).range;
+    check(range.low >= 0 && range.high <= e.bound, "an extent lies between 0 and its bound, its variable in [" +
+                                                       std::to_string(range.low) + ", " + std::to_string(range.high) +
+                                                       "] with " + std::to_string(e.bound));
     return {0, e.bound};
   }
   Known counter_of(const Extent& e) const {
@@ -241,10 +245,9 @@ class Verifier {
           "only a Map outside Grid and Single, with an outer dim, is split");
     const auto saved = scope_;
     const int saved_empty = empty_depth_;
-    for (int d = 0; d < num_dims; ++d) {
-      const Dim& dim = map.dims[static_cast<std::size_t>(d)];
-      define(dim.var, counter_of(dim.extent));
-    }
+    std::vector<Known> counters;  // extents do not depend on one another
+    for (const Dim& dim : map.dims) counters.push_back(counter_of(dim.extent));
+    for (std::size_t d = 0; d < map.dims.size(); ++d) define(map.dims[d].var, counters[d]);
     auto outer_scope = scope_;
     for (int d = map.num_outer; d < num_dims; ++d) outer_scope.erase(map.dims[static_cast<std::size_t>(d)].var);
     const auto is_empty = [](const Dim& dim) { return dim.extent.bound == 0; };
@@ -296,6 +299,10 @@ class Verifier {
       case Instr::Kind::Store:
         check(verify_reg(map, i, in.args[0]) == in.dtype, "the stored value must have the dtype of the store");
         verify_predicate(in.args[1]);
+        if (map.vector_dim >= 0 && map.vector_dim < map.num_outer && in.access.indirect.empty())
+          check(in.access.index.coefficient(map.dims[static_cast<std::size_t>(map.vector_dim)].var) != 0 ||
+                    map.dims[static_cast<std::size_t>(map.vector_dim)].extent.bound <= 1,
+                "points of a vector must not store at one place");
         return verify_written(verify_access(in.access, in.dtype, in.args[1] < 0), in.access.index, place, map.split);
       case Instr::Kind::Reduced: {
         const bool first = i == map.body_end || map.instrs[static_cast<std::size_t>(i - 1)].kind == in.kind;

@@ -83,15 +83,13 @@ std::optional<std::string> broken_phase(const Program& program, const Block& blo
       phase.clear();
       read_by_each.clear();
     }
-    const auto* loop = std::get_if<For>(&stmt.node);
-    if (!loop || loop->test.empty()) {
+    if (!read_by_each.empty())
       for (const Touch& t : touches_of(stmt))
         for (const int b : read_by_each)
           if (t.writes && (t.buffer == b || share_memory(buffer(t), program.buffers[static_cast<std::size_t>(b)])))
             return "workers may still be reading " + program.buffers[static_cast<std::size_t>(b)].name + " where " +
                    buffer(t).name + " is written";
-    }
-    if (loop && loop->stop) read_by_each.push_back(loop->stop->buffer);
+    if (const auto* loop = std::get_if<For>(&stmt.node); loop && loop->stop) read_by_each.push_back(loop->stop->buffer);
     if (const auto* let = std::get_if<Let>(&stmt.node))
       for_each_access(*let, [&](const Use& use) { read_by_each.push_back(use.access->buffer); });
     if (!may_run_beside_others(stmt)) continue;

@@ -48,7 +48,8 @@ std::shared_ptr<Loaded> compile_now(const std::string& source) {
                                   object.string(), std::string("-lm")}) {
     command.push_back(word);
   }
-  if (run_command(command, log) != 0) {
+  const render::CommandResult result = run_command(command, log);
+  if (result.end != render::CommandResult::End::Exited || result.number != 0) {
     throw EmulationError("the rendered CUDA does not compile: " + read_text(log).substr(0, 4000));
   }
   auto loaded = std::make_shared<Loaded>();

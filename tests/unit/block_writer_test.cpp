@@ -109,6 +109,36 @@ TEST(BlockWriter, RegisterTilesFillTheBlock) {
     }
 }
 
+// What sums start from is read in front of a loop only where it knows how many rows there are.
+TEST(BlockWriter, RowsThatAreReadInALoopStartInIt) {
+  const auto starts = [](bool rows_are_read) {
+    ProgramBuilder builder(cuda_target());
+    const int a = builder.argument(DType::F32, 32), w = builder.argument(DType::F32, 64),
+              bias = builder.argument(DType::F32, 8), rows = builder.argument(DType::I32, 5),
+              y = builder.result(DType::F32, 160);
+    const Var t = builder.var("t"), m = builder.var("m");
+    Dot dot;
+    dot.name = "dot";
+    dot.m = {4, rows_are_read ? m : -1};
+    dot.n = {8};
+    dot.segments = {{at(a), at(w), 8, 1, {{{8}, 1, 8}}}};
+    dot.c = at(y, Affine::of(t, 32));
+    dot.c_m = 8;
+    dot.init = at(bias);
+    dot.init_n = 1;
+    For loop;
+    loop.counter = t;
+    loop.trip = {5};
+    loop.body = {{Let{.var = m, .source = at(rows, Affine::of(t)), .low = 0, .high = 4}}, {dot}};
+    builder.add(Single{{{loop}}});
+    const Program program = builder.build();
+    verify(program);
+    return count(render::render_cuda(program).text, "start0[1] = {};");
+  };
+  EXPECT_EQ(starts(false), 1);
+  EXPECT_EQ(starts(true), 0);
+}
+
 // What a loop keeps lies behind the panels that each of its iterations writes before it is multiplied.
 TEST(BlockWriter, PanelsAreNotWrittenOverWhatTheirLoopKeeps) {
   constexpr std::int64_t m = 40, n = 72, depth = 100, steps = 4;

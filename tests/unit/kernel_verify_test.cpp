@@ -98,6 +98,16 @@ TEST(KernelVerify, VariablesAndStructure) {
   expect_broken("a Single must not stand in", [](Sample& s) { s.program.body = {{Single{s.program.body}}}; });
   expect_broken("a Barrier must not stand in",
                 [](Sample& s) { std::get<Single>(s.program.body[0].node).body.push_back({Barrier{}}); });
+  expect_broken("points of a vector must not store at one place",
+                [](Sample& s) { s.map().instrs[2].access.index = 3; });
+  expect_broken("an extent lies between 0 and its bound, its variable in [0, 8] with 4", [](Sample& s) {
+    s.map().dims[0].extent = {4, rows_var};
+  });
+  expect_broken("must be defined before use", [](Sample& s) {  // an extent by another dim of the same Map
+    s.program.vars.emplace_back("j");
+    s.map().dims.push_back({static_cast<Var>(s.program.vars.size() - 1), {8, s.map().dims[0].var}});
+    s.map().num_outer = 2;
+  });
   expect_broken("must not use registers of the body", [](Sample& s) {
     s.map().num_outer = 0;
     s.map().body_end = 1;

@@ -5,13 +5,17 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <limits>
 #include <sstream>
 #include <string>
 #include <thread>
 
+#include "backends/render/system_compiler.h"
 #include "hotloop/error.h"
 #include "hotloop/jit.h"
 #include "hotloop/ops.h"
@@ -549,24 +553,48 @@ TEST(Render, CancelLeavesALoopInAPart) {
   EXPECT_EQ(results[1].at(0), 0);
 }
 
-TEST(Render, MissingCompilerIsAUserError) {
+// What is told of a compiler that CC names.
+std::string told_of_compiler(const std::string& compiler) {
   ProgramBuilder builder(host_target());
   const char* before = std::getenv("CC");
   const std::string saved = before ? before : "";
-  setenv("CC", "no-such-compiler", 1);
+  setenv("CC", compiler.c_str(), 1);
+  std::string told;
   try {
     compile_c(builder.build());
     ADD_FAILURE() << "must not compile";
   } catch (const UserError& e) {
-    EXPECT_NE(
-        std::string(e.what()).find("needs a C compiler. Received: no program \"no-such-compiler\". Try: install gcc"),
-        std::string::npos)
-        << e.what();
+    told = e.what();
   }
   if (before)
     setenv("CC", saved.c_str(), 1);
   else
     unsetenv("CC");
+  return told;
+}
+
+TEST(Render, MissingCompilerIsAUserError) {
+  const std::string told = told_of_compiler("no-such-compiler");
+  EXPECT_NE(told.find("needs a C compiler. Received: no program \"no-such-compiler\". Try: install gcc"),
+            std::string::npos)
+      << told;
+}
+
+TEST(Render, CompilerThatIsKilledIsAUserError) {
+  const render::PrivateDirectory directory;
+  const std::filesystem::path killed = directory / "killed";
+  std::ofstream(killed) << "#!/bin/sh\nkill -9 $$\n";
+  std::filesystem::permissions(killed, std::filesystem::perms::owner_all);
+  const std::string told = told_of_compiler(killed.string());
+  EXPECT_NE(told.find("ended by signal 9"), std::string::npos) << told;
+}
+
+// A process that ignores SIGCHLD never learns how its children ended.
+TEST(Render, CompilesWhereNobodyWaitsForChildren) {
+  ProgramBuilder builder(host_target());
+  const auto before = std::signal(SIGCHLD, SIG_IGN);
+  EXPECT_NE(compile_c(builder.build())->function(), nullptr);
+  std::signal(SIGCHLD, before);
 }
 
 }  // namespace

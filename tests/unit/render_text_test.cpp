@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/render/cuda_c.h"
 #include "backends/render/renderer.h"
 #include "core/print_number.h"
 #include "kernel_builder.h"
@@ -79,6 +80,28 @@ TEST(RenderedText, SaysWhichMemoryChangesItsType) {
     EXPECT_EQ(results[0].data<float>()[j], numbers[static_cast<std::size_t>(n) - 1 - j]);
     EXPECT_EQ(results[1].data<std::int32_t>()[j], whole[static_cast<std::size_t>(n) - 1 - j]);
   }
+}
+
+// Names are a user's: of functions, which may be called anything.
+TEST(RenderedText, NamesStayInTheirComments) {
+  ProgramBuilder builder(host_target());
+  const int x = builder.argument(DType::F32, 8), y = builder.result(DType::F32, 8);
+  const Var i = builder.var("i");
+  MapBuilder m({{i, {8, -1}}}, 1, 0);
+  m.store(DType::F32, at(y, Affine::of(i)), m.load(DType::F32, at(x, Affine::of(i))));
+  Map map = m.build();
+  map.name = "two\nlines(";
+  builder.add(Single{{{map}}});
+  Program program = builder.build();
+  program.name = "ends in \\";
+  program.buffers[0].name = "\r\\";
+  std::vector<Array> results = {Array::zeros(DType::F32, {8})};
+  run_kernel(program, compile_c(program)->function(), {Array::full(DType::F32, {8}, 3)}, results);
+  EXPECT_EQ(results[0].at(7), 3);
+  program.target = cuda_target();
+  const std::string text = render::render_cuda(program, {.worker = {}, .profile = true}).text;
+  EXPECT_NE(text.find("// ends in /\n"), std::string::npos);
+  EXPECT_NE(text.find("\"map two lines(\""), std::string::npos);
 }
 
 }  // namespace

@@ -123,7 +123,10 @@ TEST(Sections, MustNotRace) {
     });
     expect_refused("has a first step", reverse, [](Chain& c) {
       c.sections().chunk = num_steps;
-      for (Section& s : c.sections().sections) s.delay = 0;
+      for (Section& s : c.sections().sections) {
+        s.delay = 0;
+        std::get<For>(s.body[0].node).trip.bound = num_steps;
+      }
     });
     expect_refused("must not stand in", reverse, [](Chain& c) {
       Single around;

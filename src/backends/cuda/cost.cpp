@@ -75,7 +75,7 @@ class Cycles {
     constexpr std::int64_t staged = 17 << 10;  // and what the language takes
     std::vector<bool> stays;
     for (const DotSegment& s : dot.segments)
-      stays.push_back(render::may_be_kept(s) && std::ranges::any_of(loops_, [&](const LoopFacts& loop) {
+      stays.push_back(render::may_be_kept(dot, s) && std::ranges::any_of(loops_, [&](const LoopFacts& loop) {
                         return is_fixed(program_, loop, s.b);
                       }));
     const render::KeepingRoom room{render::most_registers_kept,

@@ -30,7 +30,7 @@ void BlockDotWriter::render_part_of(const Dot& dot, const StagedFactors& staged)
   // Neighbouring threads take neighbours of what lies side by side in the result.
   const bool rows_first = rows_go_first(dot), together = columns_lie_together(dot, columns);
   open("");
-  line("// dot " + dot.name);
+  line(comment("dot " + dot.name));
   const std::string groups = rows > 1 ? "row_groups" : "m_end", column_groups = number(divided_up(n, columns));
   const auto write_extents = [&] {
     line("const " + it + " m_end = " + extent(dot.m) + ";");
@@ -69,7 +69,7 @@ void BlockDotWriter::render_part_of(const Dot& dot, const StagedFactors& staged)
   // What sums start from in all iterations of a loop is read in front of it, where each thread has the same sums every time.
   constexpr int most_starts_kept = 8;
   std::string starts;
-  if (once && dot.init && rows * columns <= most_starts_kept && stays_in_loop(*dot.init)) {
+  if (once && dot.init && rows * columns <= most_starts_kept && extents_stay_ && stays_in_loop(*dot.init)) {
     starts = "start" + std::to_string(num_starts_++);
     std::string inside = std::exchange(out_, "");
     line(t + " " + starts + "[" + number(rows * columns) + "] = {};");

@@ -33,7 +33,7 @@ class BlockWriter : BlockDotWriter {
     out_ = d_.prelude;
     for (std::size_t i = 0; i < p_.buffers.size(); ++i)
       if (p_.buffers[i].space == Space::Constant) render_constant(static_cast<int>(i));
-    line("// " + p_.name);
+    line(comment(p_.name));
     out_ += d_.kernel_open;
     ++depth_;
     line("const int worker = hl_worker(), num_workers = hl_num_workers();");
@@ -54,7 +54,7 @@ class BlockWriter : BlockDotWriter {
     if (profile_) line("HL_BEGIN_TICKS");
     render_block(p_.body);
     for (std::size_t i = 0; i < ticks_.size(); ++i)
-      line("HL_PRINT_TICKS(" + std::to_string(i) + ", \"" + ticks_[i] + "\");");
+      line("HL_PRINT_TICKS(" + std::to_string(i) + ", \"" + harmless(ticks_[i]) + "\");");
     if (blocks_ > 1) line("hl_sync();");
     --depth_;
     line("}");
@@ -106,6 +106,8 @@ class BlockWriter : BlockDotWriter {
   template <class Statement> void render_shared_out(const Statement& s) {
     Statement full = s;
     const std::string is_full = sums(s) ? make_full(full) : "";
+    extents_stay_ = true;
+    for_each_extent(s, [&](const Extent& e) { extents_stay_ = extents_stay_ && stays_in_loop(e); });
     std::vector<Touch> touches = touches_of(Stmt{s});
     // Factors are written near where others may still be read.
     if (writes_near(s) || writes_near(full) || must_meet(touches)) meet();
@@ -152,7 +154,7 @@ class BlockWriter : BlockDotWriter {
   // Maps.
   void render_points(const Map& map) {
     open("");
-    line("// map " + map.name);
+    line(comment("map " + map.name));
     const int num_dims = static_cast<int>(map.dims.size());
     const PointOrder order = order_of(map);
     const bool reduces = map.num_outer < num_dims, in_lanes = map.vector_dim >= map.num_outer && reduces;

@@ -184,10 +184,20 @@ void CodeWriter::render_buffer(int b) {
   render_buffer_at(b, address);
 }
 
+std::string CodeWriter::harmless(std::string text) {
+  for (char& c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (code < ' ' || code == 0x7f) c = ' ';
+    if (c == '\\') c = '/';  // would join the next line
+    if (c == '"') c = '\'';
+  }
+  return text;
+}
+
 void CodeWriter::render_buffer_at(int b, const std::string& address) {
   const Buffer& buf = buffer(b);
   const std::string to = (buf.space == Space::Argument ? "const " : "") + element_type(b) + "*";
-  line(to + " const " + name(b) + " = (" + to + ")" + address + ";  // " + buf.name);
+  line(to + " const " + name(b) + " = (" + to + ")" + address + ";  " + comment(buf.name));
 }
 
 void CodeWriter::render_instr(const Map& map, int i, const std::string& hidden) {

@@ -39,6 +39,9 @@ class CodeWriter {
   static std::string var(kernel::Var v) { return "v" + std::to_string(v); }
   static std::string reg(int r) { return "r" + std::to_string(r); }
   static std::string name(int b) { return "b" + std::to_string(b); }
+  // A name that users give, for a comment or a string: nothing of it ends a line or a quotation.
+  static std::string harmless(std::string text);
+  static std::string comment(const std::string& text) { return "// " + harmless(text); }
   static std::string extent(const kernel::Extent& e);
   static std::string scaled(std::int64_t factor, const std::string& what);
   static std::string affine(const kernel::Affine& a);

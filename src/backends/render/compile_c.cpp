@@ -16,6 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using render::CommandResult;
 using render::PrivateDirectory;
 using render::read_text;
 using render::run_command;
@@ -73,13 +74,18 @@ std::unique_ptr<CompiledKernel> compile_c(const kernel::Program& program, const 
   const fs::path source = directory / "kernel.c", object = directory / "kernel.so", log = directory / "log";
   std::ofstream(source) << text;
   const std::vector<std::string> command = compiler_command(program.target, source, object);
-  const int status = run_command(command, log);
-  // posix_spawnp may report a missing program by status 127.
-  if (status == -1 || status == 127) {
+  const CommandResult result = run_command(command, log);
+  using enum CommandResult::End;
+  if (result.end == NotStarted)
     throw UserError("backend c", "needs a C compiler", "no program \"" + command[0] + "\"",
                     "install gcc or clang, set CC to one, or use backend=\"llvm\"");
-  }
-  HOTLOOP_CHECK(status == 0, "the rendered C does not compile: " + read_text(log).substr(0, 2000));
+  if (result.end == Killed)
+    throw UserError("backend c", "the C compiler must be left to end",
+                    command[0] + ", ended by signal " + std::to_string(result.number),
+                    "more memory, or backend=\"llvm\"");
+  // Where nobody knows how it ended, there is an object or not.
+  const bool compiled = result.end == Exited ? result.number == 0 : fs::exists(object);
+  HOTLOOP_CHECK(compiled, "the rendered C does not compile: " + read_text(log).substr(0, 2000));
 
   auto kernel = std::make_unique<SharedObjectKernel>(object);
   kernel->compile_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

@@ -59,9 +59,9 @@ KeepingRoom kept_by(const kernel::Dot& dot, const DotShape& shape);
 // Whether neighbouring threads take neighbouring rows, which lie side by side in the result, rather than columns.
 inline bool rows_go_first(const kernel::Dot& dot) { return dot.c_m == 1 && dot.c_n != 1; }
 
-// Whether a segment is one whose right factor may be kept: its steps are along one dim, and their number is known.
-inline bool may_be_kept(const kernel::DotSegment& segment) {
-  return segment.k.size() == 1 && segment.k[0].extent.is_static();
+// Whether a segment is one whose right factor may be kept: there is one, its steps are along one dim, and their number is known.
+inline bool may_be_kept(const kernel::Dot& dot, const kernel::DotSegment& segment) {
+  return segment.k.size() == 1 && segment.k[0].extent.is_static() && segment.depth() > 0 && dot.n.bound > 0;
 }
 
 // Whether each thread has the same columns every time, whatever the number of rows.

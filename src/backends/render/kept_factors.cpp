@@ -20,12 +20,13 @@ KeepingRoom furthest(const KeepingRoom& a, const KeepingRoom& b) {
 
 }  // namespace
 
+const LoopFacts& KeptFactorsWriter::facts(const For* loop) {
+  const auto found = facts_.find(loop);
+  return found != facts_.end() ? found->second : facts_.emplace(loop, facts_of(*loop)).first->second;
+}
+
 std::size_t KeptFactorsWriter::outermost_loop(const Access& access) {
   std::size_t from = 0;
-  const auto facts = [&](const For* loop) -> const LoopFacts& {
-    const auto found = facts_.find(loop);
-    return found != facts_.end() ? found->second : facts_.emplace(loop, facts_of(*loop)).first->second;
-  };
   while (from < loops_.size() && !is_fixed(p_, facts(loops_[from].loop), access)) ++from;
   return from;
 }
@@ -52,8 +53,7 @@ KeptFactorsWriter::KeptDot KeptFactorsWriter::kept_factors(const Dot& dot) {
   std::size_t loop = 0;
   for (std::size_t i = 0; i < dot.segments.size(); ++i) {
     const DotSegment& s = dot.segments[i];
-    if (!may_be_kept(s) || dot.n.bound == 0 || s.depth() == 0) continue;
-    if (!stays_in_loop(s.b)) continue;
+    if (!may_be_kept(dot, s) || !stays_in_loop(s.b)) continue;
     stays[i] = true;
     loop = std::max(loop, outermost_loop(s.b));
   }

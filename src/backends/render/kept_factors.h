@@ -53,6 +53,11 @@ class KeptFactorsWriter : protected ReadAheadWriter {
     return outermost_loop(access) < loops_.size() && loops_.back().loop->trip.bound >= fewest_iterations_of_keeping;
   }
 
+  // Whether the extent is the same in all its iterations, and known in front of it.
+  bool stays_in_loop(const kernel::Extent& extent) {
+    return extent.is_static() || loops_.empty() || !facts(loops_.back().loop).variables.contains(extent.var);
+  }
+
   // The columns n0, n1, ... of group ng; of a part, from `first_column` on.
   static bool columns_lie_together(const kernel::Dot& dot, int columns) {
     return columns > 1 && dot.n.bound % columns == 0;
@@ -96,6 +101,7 @@ class KeptFactorsWriter : protected ReadAheadWriter {
   void note_use(const KeepingRoom& end);
   void keep(std::string what, KeptIn in);
   void read_in_front(LoopAround& around, const kernel::Dot& dot, const KeptDot& kept);
+  const kernel::LoopFacts& facts(const kernel::For* loop);
 
   std::int64_t near_begin_ = 0, near_bytes_ = 0;
   std::map<const kernel::For*, KeepingRoom> reached_;  // in each loop around, by all that is in it

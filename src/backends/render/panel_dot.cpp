@@ -87,7 +87,7 @@ void PanelDotWriter::render_by_panels(const Dot& dot, const Panels& panels) {
   const std::int64_t m = dot.m.bound, n = dot.n.bound, panel = panels.steps * (panels.left_row + panels.right_row);
   const bool together = columns_lie_together(dot, columns);
   open("");
-  line("// dot " + dot.name + ", by panels");
+  line(comment("dot " + dot.name + ", by panels"));
   line(t + "* const panels = (" + t + "*)(near + " + number(near_for_now(panels.bytes)) + ");");
   std::string num_steps;
   for (const KDim& k : dot.segments[0].k) num_steps += (num_steps.empty() ? "" : " * ") + extent(k.extent);

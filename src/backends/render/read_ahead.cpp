@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 #include <utility>
 #include <variant>
 
@@ -29,31 +30,46 @@ std::pair<std::int64_t, std::int64_t> reach_of(const Touch& t) {
 
 }  // namespace
 
-std::int64_t ReadAheadWriter::step_ahead(const Access& access) const {
-  if (loops_.empty() || !access.indirect.empty() || !is_far(access)) return 0;
+// Once for all that a loop reads: loops may be long.
+const ReadAheadWriter::Touched& ReadAheadWriter::touched_in(LoopAround& around) {
+  if (around.touched) return *around.touched;
+  Touched& touched = around.touched.emplace();
+  touched.plain = std::ranges::all_of(around.loop->body, is_plain);
+  if (!touched.plain) return touched;
+  std::set<int> written;
+  for (const Stmt& stmt : around.loop->body)
+    for (Touch& t : touches_of(stmt, around.loop->counter)) {
+      if (t.writes) written.insert(t.buffer);
+      touched.of_buffer[t.buffer].emplace_back(&stmt, std::move(t));
+    }
+  touched.written.assign(written.begin(), written.end());
+  return touched;
+}
+
+std::int64_t ReadAheadWriter::step_ahead(const Access& access) {
+  if (loops_.empty() || !extents_stay_ || !access.indirect.empty() || !is_far(access)) return 0;
   const For& loop = *loops_.back().loop;
   const std::int64_t along = access.index.coefficient(loop.counter);
   // What ends a loop early may write as well, and where other loops or variables are set the statement may not be one of this loop's own.
-  if (along == 0 || loop.stop || !std::ranges::all_of(loop.body, is_plain)) return 0;
-  for (const Stmt& stmt : loop.body) {
-    std::vector<Touch> here;
-    bool writes = false;
-    for (Touch& t : touches_of(stmt, loop.counter)) {
-      if (t.buffer != access.buffer) {
-        if (t.writes && lie_together(buffer(t.buffer), buffer(access.buffer))) return 0;
-        continue;
-      }
-      writes = writes || t.writes;
-      here.push_back(std::move(t));
-    }
-    if (!writes) continue;
-    if (&stmt != statement_) return 0;
-    for (const Touch& a : here) {
-      if (a.anywhere || a.along != along || a.base.terms != here.front().base.terms) return 0;
-      for (const Touch& b : here)
-        if (reach_of(a).second - reach_of(b).first >= std::abs(along)) return 0;
-    }
+  if (along == 0 || loop.stop) return 0;
+  const Touched& touched = touched_in(loops_.back());
+  if (!touched.plain) return 0;
+  for (const int b : touched.written)
+    if (b != access.buffer && lie_together(buffer(b), buffer(access.buffer))) return 0;
+  std::vector<const Touch*> here;
+  bool writes = false;
+  for (const auto& [stmt, t] : touched.of_buffer.at(access.buffer)) {
+    if (t.writes && stmt != statement_) return 0;
+    if (stmt != statement_) continue;
+    writes = writes || t.writes;
+    here.push_back(&t);
   }
+  if (writes)
+    for (const Touch* a : here) {
+      if (a->anywhere || a->along != along || a->base.terms != here.front()->base.terms) return 0;
+      for (const Touch* b : here)
+        if (reach_of(*a).second - reach_of(*b).first >= std::abs(along)) return 0;
+    }
   return loop.reverse ? -along : along;
 }
 

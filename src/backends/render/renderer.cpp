@@ -31,7 +31,7 @@ class Renderer : CodeWriter {
     const std::string body = std::exchange(out_, {});
     depth_ = 0;
     out_ = d_.prelude;
-    line("// " + p_.name);
+    line(comment(p_.name));
     const bool in_parts = !parts_.empty();
     if (in_parts) render_constants();
     out_ += parts_ + std::string(d_.kernel_open);
@@ -158,7 +158,7 @@ class Renderer : CodeWriter {
   void render_node(const Map& map) {
     function_.any_guarded = function_.any_guarded || has_guarded_loads(map);
     open("");
-    line("// map " + map.name);
+    line(comment("map " + map.name));
     const int num_dims = static_cast<int>(map.dims.size());
     const bool reduces = map.num_outer < num_dims;
     std::string begin = "0", end;
@@ -262,7 +262,7 @@ class Renderer : CodeWriter {
                        panel = dot.panel() > 0 ? dot.panel() : p_.target.panel(dot.dtype);
     const std::int64_t width = std::min(panel, std::max<std::int64_t>(n, 1));
     open("");
-    line("// dot " + dot.name);
+    line(comment("dot " + dot.name));
     open_loop("m", extent(dot.m));
     open_loop("n0", number(n), "0", number(panel));
     const bool one_width = n % panel == 0 || n < panel;

@@ -40,7 +40,7 @@ std::string read_text(const fs::path& path) {
   return text.str();
 }
 
-int run_command(const std::vector<std::string>& command, const fs::path& log) {
+CommandResult run_command(const std::vector<std::string>& command, const fs::path& log) {
   std::vector<char*> argv;
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
@@ -51,11 +51,15 @@ int run_command(const std::vector<std::string>& command, const fs::path& log) {
   pid_t child = -1;
   const int failed = posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
-  if (failed != 0) return -1;
+  using enum CommandResult::End;
+  if (failed != 0) return {};
   int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  while (waitpid(child, &status, 0) < 0)
+    if (errno != EINTR) return {Unknown};  // ECHILD where SIGCHLD is ignored
+  // posix_spawnp may report a missing program by status 127.
+  if (WIFEXITED(status))
+    return WEXITSTATUS(status) == 127 ? CommandResult{} : CommandResult{Exited, WEXITSTATUS(status)};
+  return {Killed, WTERMSIG(status)};
 }
 
 }  // namespace hotloop::render

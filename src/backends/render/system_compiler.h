@@ -22,7 +22,14 @@ class PrivateDirectory {
 
 std::string read_text(const std::filesystem::path& path);
 
-// Exit status of the command, its output in `log`; -1 if it cannot be started.
-int run_command(const std::vector<std::string>& command, const std::filesystem::path& log);
+// How a command ended.
+struct CommandResult {
+  enum class End { NotStarted, Exited, Killed, Unknown };  // Unknown: another part of the process has waited for it
+  End end = End::NotStarted;
+  int number = 0;  // the exit status, or the signal
+};
+
+// Its output goes to `log`.
+CommandResult run_command(const std::vector<std::string>& command, const std::filesystem::path& log);
 
 }  // namespace hotloop::render
