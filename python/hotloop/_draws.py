@@ -88,6 +88,15 @@ def _upper_bits(words, shift):
     return _core.cast(_core.binary("shr", words, _core.cast(shift, "uint32")), "int32")
 
 
+def below(key, shape, p):
+    """True with probability p, to the nearest multiple of 2^-32: never where it is 0 (or no number), always where it is 1."""
+    p = _core.to_tracer(p, "random")
+    count = (p if p.dtype.kind == "f" else _core.cast(p, "float32")) * 2.0**32
+    # Of 2^32 words these are below their number, which as a word is one too few if all are.
+    few = _core.binary("lt", _core.random_bits(key, shape), _core.cast(_core.unary("rint", count), "uint32"))
+    return _core.binary("or", few, _core.binary("ge", count, 2.0**32))
+
+
 def checked_float(dtype):
     """`dtype`, if numbers are drawn in it."""
     dtype = _core.dtype(dtype)
