@@ -96,6 +96,15 @@ def test_keys_differ():
     assert abs(np.mean(changed) - 32) < 5 * 4 / math.sqrt(32) and min(changed) > 32 - 5 * 4
 
 
+def test_folded_keys_are_no_children_of_split():
+    def words(keys):
+        return {tuple(key.tolist()) for key in np.asarray(keys).reshape(-1, 2)}
+
+    children = np.asarray(hl.random.split(KEY, 64))
+    tree = words(children) | {pair for child in children for pair in words(hl.random.split(child, 64))}
+    assert not words([np.asarray(hl.random.fold_in(KEY, i)) for i in range(64)]) & tree
+
+
 def test_batches_and_shapes_do_not_change_bits():
     keys = np.asarray(hl.random.split(KEY, 5))
     for shape in ((), (3,), (4, 5), (33,)):
