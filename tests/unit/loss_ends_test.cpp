@@ -243,5 +243,28 @@ TEST(LossEnds, LabelsThatDoNotFitCountNothingWithAWeightOfZero) {
   for (std::int64_t i = 0; i < 12; ++i) EXPECT_TRUE(i < 6 ? std::isfinite(out[1].at(i)) : out[1].at(i) == 0) << i;
 }
 
+// At one step of the first row neither the blank nor a label is possible, so that its labels are not; nothing of that is its gradient's.
+TEST(LossEnds, LabelsThatAStepLeavesOutHaveNoGradient) {
+  const Array labels = Array::from<std::int32_t>({1, 2, 1, 2}, {2, 2});
+  Array logits = Array::full(DType::F64, {2, 4, 4}, 0);
+  const Array second = Array::full(DType::F64, {1, 4, 4}, 0);
+  const auto wanted = loss_and_gradient(losses::CTC(), second, Array::from<std::int32_t>({1, 2}, {1, 2}));
+  for (std::int64_t i = 0; i < 3; ++i) logits.set(4 + i, -infinity);
+  for (const bool zero_infinity : {true, false}) {
+    const auto out = loss_and_gradient(losses::CTC(0, zero_infinity), logits, labels);
+    if (zero_infinity)
+      EXPECT_NEAR(out[0].at(0), wanted[0].at(0) / 2, 1e-15);
+    else
+      EXPECT_EQ(out[0].at(0), infinity);
+    for (std::int64_t i = 0; i < 32; ++i)
+      EXPECT_NEAR(out[1].at(i), i < 16 ? 0 : wanted[1].at(i - 16) / 2, 1e-15) << i << ", " << zero_infinity;
+  }
+  // A step at which only a label is possible takes it.
+  logits.set(5, 0);
+  const auto forced = loss_and_gradient(losses::CTC(), logits, labels);
+  EXPECT_TRUE(std::isfinite(forced[0].at(0)));
+  for (std::int64_t i = 0; i < 32; ++i) EXPECT_TRUE(std::isfinite(forced[1].at(i))) << i;
+}
+
 }  // namespace
 }  // namespace hotloop::testing
