@@ -266,5 +266,33 @@ TEST(LossEnds, LabelsThatAStepLeavesOutHaveNoGradient) {
   for (std::int64_t i = 0; i < 32; ++i) EXPECT_TRUE(std::isfinite(forced[1].at(i))) << i;
 }
 
+// With a = 1 and t = 3, r = 1: the probability of t is (m / (1 + m))^t / (1 + m).
+TEST(LossEnds, CountsOfAnyMean) {
+  const double raw = std::log(std::expm1(1 - 1e-4));
+  for (const DType dtype : {DType::F32, DType::F64})
+    for (const double x : {-700.0, -80.0, -3.0, 0.0, 3.0, 87.0, 89.0, 720.0}) {
+      const auto out = loss_and_gradient(losses::NegativeBinomial(), Array::from<double>({x, raw}, {1, 2}).cast(dtype),
+                                         column({3}, dtype));
+      const double loss = (x > 0 ? x : -3 * x) + 4 * std::log1p(std::exp(-std::abs(x)));
+      EXPECT_NEAR(out[0].at(0) / loss, 1, 1e-6) << x;
+      EXPECT_NEAR(out[1].at(0), 4 / (1 + std::exp(-x)) - 3, 1e-6) << x;
+      EXPECT_TRUE(std::isfinite(out[1].at(1))) << x;
+    }
+}
+
+// The variance of a count, m + a m^2, leaves f32 long before the mean does.
+TEST(LossEnds, WidthsOfLargeCounts) {
+  const double raw = std::log(std::expm1(1 - 1e-4));
+  for (const double x : {-80.0, 0.0, 50.0, 85.0}) {
+    const Array outputs = Array::from<double>({x, raw}, {1, 2}).cast(DType::F32);
+    const Array std = run_traced(
+        [](std::span<const Value> in) {
+          return std::vector<Value>{losses::NegativeBinomial().statistics(in[0])["std"]};
+        },
+        {outputs})[0];
+    EXPECT_NEAR(std.at(0) / std::sqrt(std::exp(x) + std::exp(2 * x)), 1, 1e-5) << x;
+  }
+}
+
 }  // namespace
 }  // namespace hotloop::testing
