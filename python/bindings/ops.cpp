@@ -13,6 +13,7 @@
 #include "hotloop/sorting.h"
 #include "ir/op_def.h"
 #include "nn/activations.h"
+#include "ops/composed/log_softmax.h"
 #include "ops/rules/arguments.h"
 #include "tracer.h"
 
@@ -238,6 +239,7 @@ void bind_ops(nb::module_& m) {
     const nb::handle operands[] = {x};
     return tracer(logsumexp(promote("logsumexp", operands, true)[0], axis));
   });
+  m.def("log_softmax", [](nb::handle x, int axis) { return tracer(log_softmax(to_value(x, "log_softmax"), axis)); });
 }
 
 }  // namespace hotloop::python

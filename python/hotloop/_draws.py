@@ -49,12 +49,17 @@ def split(key, num=2, /):
     return _core.random_bits(checked_key(key), (checked_extent("random", "the number of keys", num), 2))
 
 
+# The fractional digits of the square root of 2, in binary.
+_FOLDED = 0x6A09E667
+
+
 @op(2)
 def _folded(key, data, /):
-    # The data go into the second word, the counter's, so that different data give different keys.
+    # The data go into the second word, the counter's, so that different data give different keys; the first one is another than that of the
+    # key's first child by split(), whose children they would be.
     words = _core.random_bits(checked_key(key), (2,))
-    counter = _core.binary("xor", words[1:2], _core.reshape(_core.cast(data, "uint32"), (1,)))
-    return _core.random_bits(_core.concat([words[0:1], counter], 0), (2,))
+    data = _core.concat([_core.reshape(_core.cast(numpy.uint32(_FOLDED), "uint32"), (1,)), _core.reshape(_core.cast(data, "uint32"), (1,))], 0)
+    return _core.random_bits(_core.binary("xor", words, data), (2,))
 
 
 def fold_in(key, data, /):
@@ -86,6 +91,15 @@ def _signed_bits(key, shape, shift):
 def _upper_bits(words, shift):
     """The upper 32 - shift bits of words, as int32: processors turn these into floats, not uint32."""
     return _core.cast(_core.binary("shr", words, _core.cast(shift, "uint32")), "int32")
+
+
+def below(key, shape, p):
+    """True with probability p, to the nearest multiple of 2^-32: never where it is 0 (or no number), always where it is 1."""
+    p = _core.to_tracer(p, "random")
+    count = (p if p.dtype.kind == "f" else _core.cast(p, "float32")) * 2.0**32
+    # Of 2^32 words these are below their number, which as a word is one too few if all are.
+    few = _core.binary("lt", _core.random_bits(key, shape), _core.cast(_core.unary("rint", count), "uint32"))
+    return _core.binary("or", few, _core.binary("ge", count, 2.0**32))
 
 
 def checked_float(dtype):

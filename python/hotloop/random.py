@@ -12,6 +12,7 @@ import numpy
 from hotloop import _core, _cumulative, _distributions, _manipulation, _names
 from hotloop._distributions import *  # noqa: F403
 from hotloop._draws import (
+    below,
     bits,
     checked_float,
     checked_key,
@@ -93,8 +94,8 @@ def logistic(key, /, shape=(), dtype="float32"):
 
 @op(2, ["p"])
 def bernoulli(key, /, p=0.5, shape=None):
-    """True with probability p, a number or an array. shape: p's if not given."""
-    return _core.binary("lt", unit(checked_key(key), numpy.shape(p) if shape is None else dims(shape), "float32"), p)
+    """True with probability p, a number or an array, to the nearest multiple of 2^-32. shape: p's if not given."""
+    return below(checked_key(key), numpy.shape(p) if shape is None else dims(shape), p)
 
 
 def randint(key, /, shape, low, high):

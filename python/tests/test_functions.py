@@ -100,7 +100,7 @@ def test_reductions(name, axis, keepdims):
 
 
 def test_other_reductions():
-    x = rng.normal(size=(3, 4))
+    x, y = rng.normal(size=(3, 4)), rng.normal(size=(2, 3, 4))
     check(hl.argmax(x, axis=1), x.argmax(1).astype(np.int32))
     check(hl.argmin(x), x.argmin().astype(np.int32))
     check(hl.argmin(N, axis=0, keepdims=True), N.argmin(0, keepdims=True).astype(np.int32))
@@ -108,6 +108,9 @@ def test_other_reductions():
     check(hl.logsumexp(x, axis=1, keepdims=True), np.log(np.exp(x).sum(1, keepdims=True)))
     check(hl.softmax(x, axis=0), np.exp(x) / np.exp(x).sum(0))
     check(hl.log_softmax(x), x - np.log(np.exp(x).sum(1, keepdims=True)))
+    for axis in (None, 0, (1,), (2, 0)):
+        check(hl.log_softmax(y, axis=axis), y - np.log(np.exp(y).sum(axis, keepdims=True)))
+    assert abs(float(hl.log_softmax(np.float32([1016, 1000]))[0]) / np.log1p(np.exp(-16)) + 1) < 1e-6
     check(hl.var(x, axis=1, correction=1), x.var(1, ddof=1))
     check(hl.cumulative_sum(x, axis=1), x.cumsum(1))
     check(hl.cumulative_prod(x, axis=0), x.cumprod(0))

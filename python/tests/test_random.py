@@ -96,6 +96,15 @@ def test_keys_differ():
     assert abs(np.mean(changed) - 32) < 5 * 4 / math.sqrt(32) and min(changed) > 32 - 5 * 4
 
 
+def test_folded_keys_are_no_children_of_split():
+    def words(keys):
+        return {tuple(key.tolist()) for key in np.asarray(keys).reshape(-1, 2)}
+
+    children = np.asarray(hl.random.split(KEY, 64))
+    tree = words(children) | {pair for child in children for pair in words(hl.random.split(child, 64))}
+    assert not words([np.asarray(hl.random.fold_in(KEY, i)) for i in range(64)]) & tree
+
+
 def test_batches_and_shapes_do_not_change_bits():
     keys = np.asarray(hl.random.split(KEY, 5))
     for shape in ((), (3,), (4, 5), (33,)):
@@ -196,6 +205,20 @@ def test_truncated_normal_has_its_tails(dtype, far):
         assert (below <= -bound).all() and np.isfinite(below).all()
     assert np.array_equal(hl.random.truncated_normal(KEY, 40.0, 50.0, (3,), dtype=dtype), np.full(3, 40, dtype))
     assert np.array_equal(hl.random.truncated_normal(KEY, -50.0, -40.0, (3,), dtype=dtype), np.full(3, -40, dtype))
+
+
+def test_bernoulli_of_small_probabilities():
+    # Of 24 bits it would be almost twice as often: 64 in place of 34.
+    p, n = np.float64(1.05 * 2.0**-24), 1 << 29
+    count = hl.jit(lambda k, p: hl.scan(lambda c, i: (c + hl.random.bernoulli(hl.random.fold_in(k, i), p, (1 << 22,)).astype(hl.int32).sum(), None), 0, np.arange(n >> 22))[0])
+    expected = n * p
+    assert abs(int(count(KEY, p)) - expected) < 4 * math.sqrt(expected)
+    assert abs(n - int(count(KEY, 1 - p)) - expected) < 4 * math.sqrt(expected)
+    for dtype in (np.float32, np.float64):
+        assert np.asarray(hl.random.bernoulli(KEY, np.repeat(dtype([0, 1]), 1 << 20))).reshape(2, -1).sum(1).tolist() == [0, 1 << 20]
+    # A threshold of few bits needs only the upper ones.
+    assert np.array_equal(hl.random.bernoulli(KEY, 0.375, (1000,)), np.asarray(hl.random.uniform(KEY, (1000,))) < 0.375)
+    assert not np.asarray(hl.random.bernoulli(KEY, math.nan, (1000,))).any()
 
 
 def test_randint():

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "core/print_number.h"
 #include "hotloop/error.h"
@@ -42,6 +43,15 @@ Ends ends_of(const std::string& where, double interval) {
   if (!(interval > 0 && interval < 1))
     throw UserError(where, "interval must be between 0 and 1", print_number(interval));
   return {(1 - interval) / 2, (1 + interval) / 2};
+}
+
+double normal_quantile(double level) {
+  double low = -40, high = 40;
+  for (int i = 0; i < 100; ++i) {
+    const double middle = (low + high) / 2;
+    (std::erfc(-middle / std::numbers::sqrt2) / 2 < level ? low : high) = middle;
+  }
+  return low;
 }
 
 void check_positive(const std::string& where, const char* what, double value) {

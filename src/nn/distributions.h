@@ -27,6 +27,9 @@ Distribution location_and_width(const std::string& location, const std::string& 
 // Both ends of the central interval with that probability, as levels. UserError naming `where` unless it is between 0 and 1.
 Ends ends_of(const std::string& where, double interval);
 
+// The standard normal distribution's, by bisection: once for each loss that is made.
+double normal_quantile(double level);
+
 void check_positive(const std::string& where, const char* what, double value);
 
 }  // namespace hotloop::losses

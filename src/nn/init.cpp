@@ -84,31 +84,4 @@ Array glorot_uniform(const Seed& seed, const Shape& shape, DType dtype) {
   return uniform(seed, shape, dtype, -limit, limit);
 }
 
-Array orthogonal(const Seed& seed, const Shape& shape, DType dtype) {
-  if (shape.rank() != 2) throw UserError("orthogonal", "the weight must be a matrix", shape.str());
-  // Gram-Schmidt, run twice for orthogonality to working precision, on the columns of a tall normal matrix: its R has a positive
-  // diagonal by construction.
-  const bool tall = shape[0] >= shape[1];
-  const auto m = static_cast<std::size_t>(tall ? shape[0] : shape[1]);
-  const auto n = static_cast<std::size_t>(tall ? shape[1] : shape[0]);
-  std::vector<std::vector<double>> q(n, std::vector<double>(m));
-  const Array start = normal(seed, {static_cast<std::int64_t>(n), static_cast<std::int64_t>(m)}, DType::F64);
-  for (std::size_t j = 0; j < n; ++j) {
-    for (std::size_t i = 0; i < m; ++i) q[j][i] = start.data<double>()[j * m + i];
-    for (int pass = 0; pass < 2; ++pass)
-      for (std::size_t k = 0; k < j; ++k) {
-        double product = 0;
-        for (std::size_t i = 0; i < m; ++i) product += q[k][i] * q[j][i];
-        for (std::size_t i = 0; i < m; ++i) q[j][i] -= product * q[k][i];
-      }
-    double square = 0;
-    for (double v : q[j]) square += v * v;
-    for (double& v : q[j]) v /= std::sqrt(square);
-  }
-  Array out(dtype, shape);
-  for (std::size_t j = 0; j < n; ++j)
-    for (std::size_t i = 0; i < m; ++i) out.set(static_cast<std::int64_t>(tall ? i * n + j : j * m + i), q[j][i]);
-  return out;
-}
-
 }  // namespace hotloop::nn

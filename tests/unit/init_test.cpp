@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 namespace hotloop::nn {
 namespace {
@@ -50,7 +51,7 @@ TEST(Init, NormalHasItsMoments) {
 }
 
 TEST(Init, OrthogonalIsOrthogonalBothWays) {
-  for (const Shape& shape : {Shape{12, 5}, Shape{5, 12}, Shape{7, 7}}) {
+  for (const Shape& shape : {Shape{12, 5}, Shape{5, 12}, Shape{7, 7}, Shape{1, 1}, Shape{50, 43}, Shape{90, 90}}) {
     const Array q = orthogonal(3, shape, DType::F64);
     const bool tall = shape[0] >= shape[1];
     const std::int64_t m = tall ? shape[0] : shape[1], n = tall ? shape[1] : shape[0];
@@ -61,6 +62,25 @@ TEST(Init, OrthogonalIsOrthogonalBothWays) {
           product += tall ? q.at(i * n + a) * q.at(i * n + b) : q.at(a * m + i) * q.at(b * m + i);
         EXPECT_NEAR(product, a == b ? 1 : 0, 1e-14) << shape.str();
       }
+  }
+}
+
+// Whatever order it is computed in: each is what is left of the one drawn, after those before.
+TEST(Init, OrthogonalIsWhatGramSchmidtLeaves) {
+  constexpr std::int64_t n = 21, m = 70;
+  const Array drawn = normal(3, {n, m}, DType::F64), q = orthogonal(3, {n, m}, DType::F64);
+  for (std::int64_t j = 0; j < n; ++j) {
+    std::vector<double> left(m);
+    for (std::int64_t i = 0; i < m; ++i) left[static_cast<std::size_t>(i)] = drawn.at(j * m + i);
+    double square = 0;
+    for (std::int64_t k = 0; k < j; ++k) {
+      double product = 0;
+      for (std::int64_t i = 0; i < m; ++i) product += q.at(k * m + i) * left[static_cast<std::size_t>(i)];
+      for (std::int64_t i = 0; i < m; ++i) left[static_cast<std::size_t>(i)] -= product * q.at(k * m + i);
+    }
+    for (const double v : left) square += v * v;
+    for (std::int64_t i = 0; i < m; ++i)
+      EXPECT_NEAR(q.at(j * m + i), left[static_cast<std::size_t>(i)] / std::sqrt(square), 1e-14) << j;
   }
 }
 

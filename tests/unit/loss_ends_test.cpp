@@ -6,6 +6,7 @@
 #include "hotloop/jacobian.h"
 #include "hotloop/losses.h"
 #include "hotloop/transforms.h"
+#include "nn/activations.h"
 #include "nn/registry.h"
 #include "nn_testing.h"
 #include "registry_samples.h"
@@ -74,6 +75,86 @@ TEST(LossEnds, ASigmoidThatIsCertainTrains) {
   const auto curved = run_traced(
       hessian([&](std::span<const Value> in) { return std::vector<Value>{from_p(sigmoid(in[0]), in[1])}; }), {x, t});
   for (std::int64_t i = 0; i < 16; ++i) EXPECT_TRUE(std::isfinite(curved[0].at(i))) << i;
+}
+
+// The larger the logit, the smaller what is left to tell of: as many digits of that as the dtype has, of the loss and of its gradient.
+TEST(LossEnds, RightPredictionsKeepTheirDigits) {
+  const losses::BinaryCrossEntropy binary;
+  const losses::CrossEntropy classes;
+  for (const DType dtype : {DType::F32, DType::F64}) {
+    const double within = dtype == DType::F32 ? 4e-7 : 1e-15;
+    for (const double x : {0.0, 0.5, 10.0, 12.0, 16.0, 30.0, 80.0}) {
+      const double loss = std::log1p(std::exp(-x)), slope = 1 / (1 + std::exp(x));
+      const auto expect = [&](const std::vector<Array>& out, std::int64_t at, double sign, const char* what) {
+        EXPECT_NEAR(out[0].at(0) / loss, 1, within) << what << " at " << x;
+        EXPECT_NEAR(out[1].at(at) / slope, sign, within) << what << " at " << x;
+      };
+      expect(loss_and_gradient(binary, column({x}, dtype), column({1}, dtype)), 0, -1, "of class 1");
+      expect(loss_and_gradient(binary, column({-x}, dtype), column({0}, dtype)), 0, 1, "of class 0");
+      const Array logits = Array::from<double>({1000 + x, 1000}, {1, 2}).cast(dtype);
+      expect(loss_and_gradient(classes, logits, Array::from<std::int32_t>({0}, {1})), 1, 1, "of two classes");
+      const Array log_p = run_traced(
+          [](std::span<const Value> in) {
+            return std::vector<Value>{nn::activation_function("log_softmax", {})(in[0])};
+          },
+          {logits})[0];
+      EXPECT_NEAR(log_p.at(0) / loss, -1, within) << x;
+    }
+  }
+}
+
+// Soft targets have the least loss where the prediction is the target.
+TEST(LossEnds, SmoothedTargetsAreBetweenTheClasses) {
+  for (const double smoothing : {0.0, 0.1})
+    for (const double x : {-30.0, -2.0, 0.0, 0.7, 30.0})
+      for (const double target : {0.0, 0.25, 1.0}) {
+        const double t = target * (1 - smoothing) + 0.5 * smoothing;
+        const double above = std::log1p(std::exp(-std::abs(x))),
+                     loss = t * (std::max(-x, 0.0) + above) + (1 - t) * (std::max(x, 0.0) + above);
+        const auto out = loss_and_gradient(losses::BinaryCrossEntropy(true, smoothing), column({x}, DType::F64),
+                                           column({target}, DType::F64));
+        EXPECT_NEAR(out[0].at(0), loss, 1e-15 * (1 + std::abs(x))) << x << ", " << target;
+        EXPECT_NEAR(out[1].at(0), 1 / (1 + std::exp(-x)) - t, 1e-15) << x << ", " << target;
+      }
+}
+
+// The gradient is that of the softmax: equal classes have equal shares, of any size and in any number.
+TEST(LossEnds, LogSoftmaxOfTiesAndInfinities) {
+  const auto log_softmax = [](std::span<const Value> in) {
+    return std::vector<Value>{nn::activation_function("log_softmax", {})(in[0])};
+  };
+  const auto weighted = [&](std::span<const Value> in) {
+    const Value weights = in[1];
+    return std::vector<Value>{sum(weights * log_softmax(in)[0])};
+  };
+  const auto share = [](const Array& x, std::int64_t i) {
+    double total = 0;
+    for (std::int64_t j = 0; j < 4; ++j) total += std::exp(x.at(j) - x.at(i));
+    return 1 / total;
+  };
+  const Array weights = Array::from<double>({1, 0.5, 0.25, -2}, {4});
+  const double of_all = -0.25;
+  for (const std::vector<double>& row :
+       {std::vector<double>{3, 3, 3, 3}, {3, 3, 1, 0}, {0, -40, 0, 0}, {-5, 2e5, 2e5, 1}, {700, 0, -700, 700}}) {
+    const Array x = Array::from(row, {4});
+    const Array value = run_traced(log_softmax, {x})[0], slope = run_traced(grad(weighted, {0}), {x, weights})[0];
+    for (std::int64_t i = 0; i < 4; ++i) {
+      if (share(x, i) > 0) EXPECT_NEAR(value.at(i), std::log(share(x, i)), 1e-15 * (1 + std::abs(value.at(i))));
+      EXPECT_NEAR(slope.at(i), weights.at(i) - of_all * share(x, i), 1e-15) << i;
+    }
+    const auto curved = run_traced(hessian(weighted), {x, weights});
+    for (std::int64_t i = 0; i < 16; ++i) {
+      const double p = share(x, i / 4), q = share(x, i % 4);
+      EXPECT_NEAR(curved[0].at(i), of_all * (p * q - (i / 4 == i % 4 ? p : 0)), 1e-15) << i;
+    }
+  }
+  const auto of = [&](double a, double b) { return run_traced(log_softmax, {Array::from<double>({a, b}, {2})})[0]; };
+  EXPECT_EQ(of(-infinity, 5).at(0), -infinity);
+  EXPECT_EQ(of(-infinity, 5).at(1), 0);
+  EXPECT_TRUE(std::isnan(of(-infinity, -infinity).at(0)));
+  EXPECT_TRUE(std::isnan(of(infinity, 0).at(0)));
+  EXPECT_EQ(of(infinity, 0).at(1), -infinity);
+  EXPECT_TRUE(std::isnan(of(std::nan(""), 0).at(1)));
 }
 
 TEST(LossEnds, AClassThatIsMaskedOutTakesNoPart) {
@@ -160,6 +241,57 @@ TEST(LossEnds, LabelsThatDoNotFitCountNothingWithAWeightOfZero) {
   const auto out = loss_and_gradient(loss, logits, labels, Array::from<double>({1, 0}, {2}));
   EXPECT_NEAR(out[0].at(0), std::log(3), 1e-14);
   for (std::int64_t i = 0; i < 12; ++i) EXPECT_TRUE(i < 6 ? std::isfinite(out[1].at(i)) : out[1].at(i) == 0) << i;
+}
+
+// At one step of the first row neither the blank nor a label is possible, so that its labels are not; nothing of that is its gradient's.
+TEST(LossEnds, LabelsThatAStepLeavesOutHaveNoGradient) {
+  const Array labels = Array::from<std::int32_t>({1, 2, 1, 2}, {2, 2});
+  Array logits = Array::full(DType::F64, {2, 4, 4}, 0);
+  const Array second = Array::full(DType::F64, {1, 4, 4}, 0);
+  const auto wanted = loss_and_gradient(losses::CTC(), second, Array::from<std::int32_t>({1, 2}, {1, 2}));
+  for (std::int64_t i = 0; i < 3; ++i) logits.set(4 + i, -infinity);
+  for (const bool zero_infinity : {true, false}) {
+    const auto out = loss_and_gradient(losses::CTC(0, zero_infinity), logits, labels);
+    if (zero_infinity)
+      EXPECT_NEAR(out[0].at(0), wanted[0].at(0) / 2, 1e-15);
+    else
+      EXPECT_EQ(out[0].at(0), infinity);
+    for (std::int64_t i = 0; i < 32; ++i)
+      EXPECT_NEAR(out[1].at(i), i < 16 ? 0 : wanted[1].at(i - 16) / 2, 1e-15) << i << ", " << zero_infinity;
+  }
+  // A step at which only a label is possible takes it.
+  logits.set(5, 0);
+  const auto forced = loss_and_gradient(losses::CTC(), logits, labels);
+  EXPECT_TRUE(std::isfinite(forced[0].at(0)));
+  for (std::int64_t i = 0; i < 32; ++i) EXPECT_TRUE(std::isfinite(forced[1].at(i))) << i;
+}
+
+// With a = 1 and t = 3, r = 1: the probability of t is (m / (1 + m))^t / (1 + m).
+TEST(LossEnds, CountsOfAnyMean) {
+  const double raw = std::log(std::expm1(1 - 1e-4));
+  for (const DType dtype : {DType::F32, DType::F64})
+    for (const double x : {-700.0, -80.0, -3.0, 0.0, 3.0, 87.0, 89.0, 720.0}) {
+      const auto out = loss_and_gradient(losses::NegativeBinomial(), Array::from<double>({x, raw}, {1, 2}).cast(dtype),
+                                         column({3}, dtype));
+      const double loss = (x > 0 ? x : -3 * x) + 4 * std::log1p(std::exp(-std::abs(x)));
+      EXPECT_NEAR(out[0].at(0) / loss, 1, 1e-6) << x;
+      EXPECT_NEAR(out[1].at(0), 4 / (1 + std::exp(-x)) - 3, 1e-6) << x;
+      EXPECT_TRUE(std::isfinite(out[1].at(1))) << x;
+    }
+}
+
+// The variance of a count, m + a m^2, leaves f32 long before the mean does.
+TEST(LossEnds, WidthsOfLargeCounts) {
+  const double raw = std::log(std::expm1(1 - 1e-4));
+  for (const double x : {-80.0, 0.0, 50.0, 85.0}) {
+    const Array outputs = Array::from<double>({x, raw}, {1, 2}).cast(DType::F32);
+    const Array std = run_traced(
+        [](std::span<const Value> in) {
+          return std::vector<Value>{losses::NegativeBinomial().statistics(in[0])["std"]};
+        },
+        {outputs})[0];
+    EXPECT_NEAR(std.at(0) / std::sqrt(std::exp(x) + std::exp(2 * x)), 1, 1e-5) << x;
+  }
 }
 
 }  // namespace

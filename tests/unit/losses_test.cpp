@@ -86,6 +86,12 @@ TEST(Losses, StudentTHasTheQuantilesOfTables) {
   for (const auto& [df, reach] : {std::pair(1.0, 3.0776835371752527), {5.0, 1.475884048824481}, {30.0, 1.310415025358}})
     EXPECT_NEAR(statistics_of(losses::StudentT(df), outputs)["q90"].at(0), reach, 1e-9) << df;
   EXPECT_NEAR(statistics_of(losses::StudentT(10, 1e-4, 0.95), outputs)["q97_5"].at(0), 2.2281388519649385, 1e-9);
+  // With many degrees of freedom the normal distribution's z, and (z^3 + z) / (4 df) more.
+  const double z = 1.2815515655446004;
+  for (const double df : {1e4, 1e5, 1e6, 1e7, 1e8, 1e12, 1e16, 1e300})
+    EXPECT_NEAR(statistics_of(losses::StudentT(df), outputs)["q90"].at(0), z + (z * z * z + z) / (4 * df),
+                1e-10 + 2 / (df * df))
+        << df;
   // -log of 8 / (3 pi sqrt 5 (1 + t^2 / 5)^3), the density of 5 degrees of freedom.
   const double density = 8 / (3 * std::numbers::pi * std::sqrt(5) * std::pow(1 + 4 / 5.0, 3));
   EXPECT_NEAR(value_of(losses::StudentT(), outputs, row({2})), -std::log(density), 1e-13);

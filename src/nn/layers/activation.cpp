@@ -6,6 +6,7 @@
 #include "hotloop/ops.h"
 #include "nn/activations.h"
 #include "nn/registry.h"
+#include "ops/composed/log_softmax.h"
 
 namespace hotloop::nn {
 namespace {
@@ -26,11 +27,9 @@ Value limited(Value x, double low, double high) {
   return select(less_equal(x, least), least, select(greater_equal(x, most), most, x));
 }
 
-Value last_axis(Value reduced, Value x) { return broadcast_to(expand_dims(reduced, -1), x.shape()); }
-
-Value log_softmax(Value x, double) {
+Value log_softmax_of_last_axis(Value x, double) {
   if (x.rank() < 1) throw UserError("log_softmax", "the input must have a last axis", x.type().str());
-  return x - last_axis(logsumexp(x, -1), x);
+  return log_softmax(x, -1);
 }
 
 // Above 0 the exponential is of 0, so that the branch not taken cannot overflow in the derivative; at 0 it is of x itself, whose derivative is
@@ -61,7 +60,7 @@ const Definition definitions[] = {
     {"leaky_relu", "max(x, slope x)",
      [](Value x, double slope) { return select(greater(x, like(x, 0)), x, slope * x); }, "slope", 0.01,
      "of the negative half (Keras has 0.3)"},
-    {"log_softmax", "logarithm of softmax", log_softmax},
+    {"log_softmax", "logarithm of softmax", log_softmax_of_last_axis},
     {"mish", "x tanh(softplus(x)) (Misra 2020)", [](Value x, double) { return x * tanh(softplus(x)); }},
     {"relu", "max(x, 0)", [](Value x, double) { return relu(x); }},
     {"relu6", "clip(x, 0, 6)", [](Value x, double) { return limited(x, 0, 6); }},

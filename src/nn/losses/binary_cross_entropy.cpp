@@ -9,8 +9,12 @@ namespace {
 
 Value smoothed(Value target, double by) { return by == 0 ? target : target * (1 - by) + 0.5 * by; }
 
-// -t log sigmoid(x) - (1 - t) log(1 - sigmoid(x)) without overflow at either end.
-Value from_logits(Value x, Value t) { return softplus(x) - x * t; }
+// -t log sigmoid(x) - (1 - t) log(1 - sigmoid(x)) without overflow at either end. What is left of a right prediction is the logarithm, which no
+// larger number is added to.
+Value from_logits(Value x, Value t) {
+  const Value is_above = greater(x, like(x, 0));
+  return select(is_above, 1.0 - t, -t) * x + log1p(exp(select(is_above, -x, x)));
+}
 
 // Never below -100, as in PyTorch, so that a certain and wrong prediction has a finite loss. Where that is so, or 1 / v is no number any more,
 // it is a line for derivatives, as steep as PyTorch's gradient can be: what is wrong still learns of it, and nothing is 0 times infinity.

@@ -3,6 +3,7 @@
 #include "core/print_number.h"
 #include "hotloop/ops.h"
 #include "nn/registry.h"
+#include "ops/composed/log_softmax.h"
 
 namespace hotloop::losses {
 namespace {
@@ -37,12 +38,11 @@ Value class_of(Value prediction, Value target) {
 // log of each class's probability, of the prediction's shape.
 Value log_probabilities(Value prediction, bool logits) {
   const int last = prediction.rank() - 1;
-  const auto repeated = [&](Value v) { return broadcast_to(expand_dims(v, -1), prediction.shape()); };
-  if (logits) return prediction - repeated(logsumexp(prediction, last));
+  if (logits) return log_softmax(prediction, last);
   // Probabilities need not add up to 1, and are not below the least normal f32 in the logarithm; nor are they where all are 0.
   const Value total = reduce_sum(prediction, {last}), is_none = equal(total, like(total, 0));
-  return log(
-      maximum(prediction / repeated(select(is_none, ones_like(total), total)), like(prediction, least_probability)));
+  const Value divisor = broadcast_to(expand_dims(select(is_none, ones_like(total), total), -1), prediction.shape());
+  return log(maximum(prediction / divisor, like(prediction, least_probability)));
 }
 
 // A class of logit -inf, which a mask leaves out, has the probability 0: it counts only where the target has a share of it, and of label

@@ -4,6 +4,7 @@
 
 #include "hotloop/ops.h"
 #include "nn/registry.h"
+#include "ops/composed/log_softmax.h"
 
 namespace hotloop::losses {
 namespace {
@@ -54,7 +55,9 @@ Value negative_log_likelihood(Value logits, Value target, Value lengths, std::in
   const std::int64_t batch = logits.shape()[0], steps = logits.shape()[1];
   const States states = states_of(target, blank);
   const Shape shape = states.symbols.shape();
-  const Value log_p = logits - broadcast(logsumexp(logits, 2), logits.shape(), {0, 1});
+  // A class that is impossible, of logit -inf, has log_zero: differences of infinities would be none.
+  const Value given = log_softmax(logits, 2);
+  const Value log_p = select(less(given, log_zero), all(given, given.shape(), log_zero), given);
   const Value place = iota(DType::I32, shape, 1), nowhere = all(log_p, shape, log_zero);
   const Value begin = select(equal(place, 0.0), all(log_p, shape, 0), nowhere);
   std::vector<Value> xs = {transpose(log_p, {1, 0, 2})};

@@ -8,16 +8,6 @@
 namespace hotloop::losses {
 namespace {
 
-// The standard normal distribution's quantile, by bisection: once for each loss that is made.
-double normal_quantile(double level) {
-  double low = -40, high = 40;
-  for (int i = 0; i < 100; ++i) {
-    const double middle = (low + high) / 2;
-    (std::erfc(-middle / std::numbers::sqrt2) / 2 < level ? low : high) = middle;
-  }
-  return low;
-}
-
 Loss::Pointwise normal(double epsilon, double interval) {
   check_positive("gaussian", "epsilon", epsilon);
   const Ends ends = ends_of("gaussian", interval);

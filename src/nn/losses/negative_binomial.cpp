@@ -9,8 +9,9 @@ namespace {
 // the logarithms where r is large.
 Value negative_log_likelihood(Value log_mean, Value dispersion, Value target) {
   const Value a = cast(dispersion, DType::F64), t = cast(target, DType::F64), x = cast(log_mean, DType::F64);
-  const Value r = 1.0 / a;
-  const Value loss = lgamma(t + 1.0) + lgamma(r) - lgamma(t + r) + (t + r) * log1p(a * exp(x)) - t * (x + log(a));
+  const Value r = 1.0 / a, z = x + log(a), is_above = greater(z, like(z, 0));  // a m = exp(z)
+  const Value loss = lgamma(t + 1.0) + lgamma(r) - lgamma(t + r) + select(is_above, r, -t) * z +
+                     (t + r) * log1p(exp(select(is_above, -z, z)));
   return cast(loss, log_mean.dtype());
 }
 
@@ -26,7 +27,7 @@ Loss::Pointwise counts(double epsilon) {
                                        .compute = [=](Value outputs) -> std::vector<Value> {
                                          const std::vector<Value> of = outputs_of(outputs);
                                          const Value mean = exp(of[0]), a = width_of(of[1], epsilon);
-                                         return {mean, sqrt(mean + a * square(mean))};
+                                         return {mean, sqrt(mean) * sqrt(1.0 + a * mean)};
                                        }},
           .targets = {.least = 0}};
 }
