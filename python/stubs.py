@@ -85,10 +85,11 @@ def main():
     folder = pathlib.Path(sys.argv[1]).resolve()
     sys.path.insert(0, str(folder.parent))
     import hotloop as hl
-    from hotloop import _elementwise
+    from hotloop import _elementwise, _logarithms
 
     (folder / "nn" / "__init__.pyi").write_text(module_stub(hl.nn, hl.nn.__all__))
-    for module, path in ((hl.losses, "losses"), (hl.optim, "optim"), (hl.ode, "ode"), (hl.metrics, "metrics"), (_elementwise, "_elementwise")):
+    elementwise = (_elementwise, "_elementwise"), (_logarithms, "_logarithms")
+    for module, path in ((hl.losses, "losses"), (hl.optim, "optim"), (hl.ode, "ode"), (hl.metrics, "metrics"), *elementwise):
         (folder / f"{path}.pyi").write_text(module_stub(module, module.__all__))
 
 

@@ -129,9 +129,9 @@ def public(module):
 def reference_pages():
     """(name, text) of each page: the package itself in parts, then each of its modules."""
     import hotloop as hl
-    from hotloop import _creation, _dtypes, _elementwise, _linear, _manipulation, _reductions
+    from hotloop import _creation, _dtypes, _elementwise, _linear, _logarithms, _manipulation, _reductions
 
-    arrays = {name for m in (_creation, _dtypes, _elementwise, _linear, _manipulation, _reductions) for name in m.__all__}
+    arrays = {name for m in (_creation, _dtypes, _elementwise, _linear, _logarithms, _manipulation, _reductions) for name in m.__all__}
     own = [(n, v) for n, v in public(hl) if not isinstance(v, types.ModuleType)]
     programs = [describe(n, v) for n, v in own if n not in arrays]
     yield "programs", "# hotloop: programs and models\n\n`import hotloop as hl`\n\n" + "\n".join(programs)

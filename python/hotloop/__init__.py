@@ -24,6 +24,7 @@ from hotloop._elementwise import *  # noqa: F403
 from hotloop._interpolation import *  # noqa: F403
 from hotloop._jit import executable, explain, jit, profile
 from hotloop._linear import *  # noqa: F403
+from hotloop._logarithms import *  # noqa: F403
 from hotloop._manipulation import *  # noqa: F403
 from hotloop._methods import attach as _attach
 from hotloop._reductions import *  # noqa: F403

@@ -6,7 +6,7 @@ import numpy
 
 from hotloop import _core
 from hotloop._dtypes import dtype_of, float32, int32, int64
-from hotloop._elementwise import where
+from hotloop._elementwise import filled, where
 from hotloop._manipulation import diagonal_of, moveaxis, pad
 from hotloop._names import kind_of
 from hotloop._op import checked_axis, checked_extent, extents, integer, number, op
@@ -196,7 +196,7 @@ def diag(x, /, *, k=0):
     if x.ndim != 1:
         raise _core.UserError(f"[diag] the argument must be a vector or a matrix. Received: {x.ndim} axes. Try: hl.vmap of it, or hl.linalg.diagonal.")
     rows = pad(x, (max(-k, 0), max(k, 0)))
-    return where(numpy.eye(rows.shape[0], k=k, dtype=bool), rows[:, None], 0)
+    return filled(numpy.eye(rows.shape[0], k=k, dtype=bool), rows[:, None], 0)
 
 
 def _matrices(name, x):
@@ -209,13 +209,13 @@ def _matrices(name, x):
 def tril(x, /, k=0):
     """x with zeros above the k-th diagonal of its last two axes."""
     x = _matrices("tril", x)
-    return where(numpy.tri(*x.shape[-2:], integer("tril", "k", k), dtype=bool), x, 0)
+    return filled(numpy.tri(*x.shape[-2:], integer("tril", "k", k), dtype=bool), x, 0)
 
 
 def triu(x, /, k=0):
     """x with zeros below the k-th diagonal of its last two axes."""
     x = _matrices("triu", x)
-    return where(~numpy.tri(*x.shape[-2:], integer("triu", "k", k) - 1, dtype=bool), x, 0)
+    return filled(~numpy.tri(*x.shape[-2:], integer("triu", "k", k) - 1, dtype=bool), x, 0)
 
 
 def meshgrid(*arrays, indexing="xy"):

@@ -12,7 +12,6 @@ import numpy
 
 from hotloop import _core
 from hotloop._op import exporter, integer, op
-from hotloop._transforms import custom_jvp
 
 # Array API names of primitives that have another name in the engine.
 _NAMES = {
@@ -98,23 +97,39 @@ def divide(x1, x2, /):
 
 @_export(2)
 def floor_divide(x1, x2, /):
-    """The largest integer that is at most x1 / x2, in the promoted dtype. Integers: division by zero gives 0."""
+    """The largest integer that is at most x1 / x2, in the promoted dtype; the derivative is 0. Of floats the one that goes with `remainder`, as in NumPy: 1.0 // 0.1
+    is 9, of which 0.0999... remains. Division by zero gives 0 for integers, x1 / x2 for floats."""
     x1, x2 = _core.promote("floor_divide", [x1, x2])
     if x1.dtype.kind == "f":
-        return _core.unary("floor", _core.binary("div", x1, x2))
+        return _float_quotient(x1, x2)
     quotient = _core.binary("div", x1, x2)
     inexact = _core.binary("ne", _core.binary("mul", quotient, x2), x1)
     negative = _core.binary("ne", _core.binary("lt", x1, 0), _core.binary("lt", x2, 0))
     return _core.binary("sub", quotient, _core.cast(_core.binary("and", inexact, negative), quotient.dtype))
 
 
+def _float_quotient(x1, x2):
+    """floor(x1 / x2) of the exact quotient: what remains is taken off first. The derivative is 0."""
+    x1, x2 = (_core.append("stop_gradient", [x], {}) for x in (x1, x2))
+    rest, wrong = _remaining(x1, x2)
+    ratio, quotient = x1 / x2, (x1 - rest) / x2 - _core.cast(wrong, x1.dtype)
+    whole = _core.unary("floor", quotient)  # which rounding may have brought below the whole number that it is
+    whole = _select(_core.binary("gt", quotient - whole, 0.5), whole + 1.0, whole)
+    return _select(_core.binary("eq", x2, 0), ratio, _select(_core.binary("eq", quotient, 0), ratio * 0.0, whole))
+
+
+def _remaining(x1, x2):
+    """(x1 - trunc(x1 / x2) x2, where that has not the sign of x2)."""
+    rest = _core.binary("rem", x1, x2)
+    other_sign = _core.binary("ne", _core.binary("lt", rest, 0), _core.binary("lt", x2, 0))
+    return rest, _core.binary("and", other_sign, _core.binary("ne", rest, 0))
+
+
 @_export(2)
 def remainder(x1, x2, /):
     """x1 - floor(x1 / x2) x2: the sign of x2, as Python's %; a zero has the sign of x1."""
     x1, x2 = _core.promote("remainder", [x1, x2])
-    rest = _core.binary("rem", x1, x2)
-    other_sign = _core.binary("ne", _core.binary("lt", rest, 0), _core.binary("lt", x2, 0))
-    wrong = _core.binary("and", other_sign, _core.binary("ne", rest, 0))
+    rest, wrong = _remaining(x1, x2)
     return _select(wrong, _core.binary("add", rest, x2), rest)
 
 
@@ -241,6 +256,13 @@ def where(condition, x1, x2, /):
     return _select(_bool(condition), x1, x2)
 
 
+@op(2)
+def filled(mask, x, value):
+    """x where the mask holds, else a number, which is given the dtype of x: 0 among bools is False."""
+    x = _core.to_tracer(x)
+    return _select(_bool(mask), x, _core.fitted("where", value, x.dtype))
+
+
 @_export(1)
 def positive(x, /):
     """x itself, as an array."""
@@ -349,142 +371,9 @@ def imag(x, /):
 
 
 @_export(1)
-def log2(x, /):
-    """Logarithm to base 2."""
-    return _core.binary("mul", _core.unary("log", x), 1 / math.log(2))
-
-
-@_export(1)
-def log10(x, /):
-    """Logarithm to base 10."""
-    return _core.binary("mul", _core.unary("log", x), 1 / math.log(10))
-
-
-@_export(1)
 def tan(x, /):
     """sin(x) / cos(x)."""
     return divide(_core.unary("sin", x), _core.unary("cos", x))
-
-
-def _with_derivative(derivative):
-    """A function of one array with its derivative by hand, which at 0 is not what |x| and sign(x) in a formula would give."""
-
-    def declare(fn):
-        custom = custom_jvp(fn)
-        custom.defjvp(lambda primals, tangents: (custom(*primals), tangents[0] * derivative(*primals)))
-        return custom
-
-    return declare
-
-
-def _exponentials(x):
-    """(x < 0, u, e, f) with sinh(|x|) = f (u + u / e) and cosh(x) = f (e + 1 / e): e = e^s and u = e - 1, of s = |x|, or far out, where e^s
-    overflows before its half does, of 64 less."""
-    far, most = (80.0, 88.0) if x.dtype == numpy.float32 else (700.0, 709.0)
-    is_below = _core.binary("lt", x, 0)
-    size = _select(is_below, -x, x)  # not abs(), whose derivative at 0 is 0
-    is_far = _core.binary("gt", size, far)
-    u = _core.unary("expm1", _core.binary("min", _select(is_far, size - 64.0, size), most))
-    return is_below, u, 1 + u, _select(is_far, _core.full(0.5 * math.exp(64.0), x.dtype, ()), 0.5)
-
-
-# Of numbers of one sign, so that nothing cancels; who takes both has one exponential for them.
-@_with_derivative(lambda x: _cosh(x))
-def _sinh(x):
-    is_below, u, e, half = _exponentials(x)
-    size = (u + u / e) * half
-    return _select(is_below, -size, size)
-
-
-@_with_derivative(lambda x: _sinh(x))
-def _cosh(x):
-    _, _, e, half = _exponentials(x)
-    return (e + 1 / e) * half
-
-
-_cosh.share_rules(_sinh)
-
-
-def _unless_large(x, otherwise):
-    """(where 1 adds nothing to the square of x, which may overflow; x where it does, else the number)."""
-    large = _core.binary("gt", _core.unary("abs", x), 1e9)
-    return large, _select(large, otherwise, x)
-
-
-def _asinh_slope(x):
-    large, b = _unless_large(x, 1.0)
-    return 1 / _select(large, _core.unary("abs", x), _core.unary("sqrt", b * b + 1))
-
-
-@_with_derivative(_asinh_slope)
-def _asinh(x):
-    a = _core.unary("abs", x)
-    large, b = _unless_large(a, 1.0)
-    small = b + b * b / (1 + _core.unary("sqrt", b * b + 1))
-    found = _core.unary("log1p", _select(large, a - 1.0, small))
-    return _core.unary("sign", x) * _select(large, found + math.log(2), found)
-
-
-@_export(1)
-def sinh(x, /):
-    """(e^x - e^-x) / 2, accurate near 0."""
-    return _sinh(*_core.promote("sinh", [x], True))
-
-
-@_export(1)
-def cosh(x, /):
-    """(e^x + e^-x) / 2."""
-    return _cosh(*_core.promote("cosh", [x], True))
-
-
-@_export(1)
-def asinh(x, /):
-    """Inverse of sinh: sign(x) log1p(|x| + x^2 / (1 + sqrt(x^2 + 1))), accurate near 0."""
-    return _asinh(*_core.promote("asinh", [x], True))
-
-
-@_export(1)
-def acosh(x, /):
-    """Inverse of cosh on [1, inf): log1p(x - 1 + sqrt(x - 1) sqrt(x + 1)), accurate near 1. NaN below 1."""
-    x = _core.promote("acosh", [x], True)[0]
-    large, b = _unless_large(x, 2.0)
-    small = b - 1 + _core.unary("sqrt", b - 1) * _core.unary("sqrt", b + 1)
-    found = _core.unary("log1p", _select(large, x - 1.0, small))
-    return _select(large, found + math.log(2), found)
-
-
-@_export(1)
-def atanh(x, /):
-    """Inverse of tanh on (-1, 1): log1p(2 |x| / (1 - |x|)) / 2 with the sign of x."""
-    x = _core.promote("atanh", [x], True)[0]
-    is_below = _core.binary("lt", x, 0)
-    size = _select(is_below, -x, x)  # not abs(), whose derivative at 0 is 0
-    half = 0.5 * _core.unary("log1p", 2 * size / (1 - size))
-    return _select(is_below, -half, half)
-
-
-@custom_jvp
-def _logaddexp(x1, x2):
-    largest = _core.binary("max", x1, x2)
-    # Two infinities of one sign are not apart.
-    apart = _select(_core.binary("eq", x1, x2), 0.0, x1 - x2)
-    return largest + _core.unary("log1p", _core.unary("exp", -_core.unary("abs", apart)))
-
-
-@_logaddexp.defjvp
-def _logaddexp_jvp(primals, tangents):
-    total, (x1, x2) = _logaddexp(*primals), primals
-    # Shares of a half each where both are one infinity; of nothing nobody has a share.
-    apart = _select(_core.binary("and", _core.binary("eq", x1, x2), _core.binary("eq", _core.unary("abs", x1), math.inf)), 0.0, x1 - x2)
-    shares = [_select(_core.binary("eq", total, -math.inf), 0.0, _core.unary("sigmoid", to)) for to in (apart, -apart)]
-    return total, tangents[0] * shares[0] + tangents[1] * shares[1]
-
-
-@_export(2)
-def logaddexp(x1, x2, /):
-    """log(e^x1 + e^x2) without overflow; -inf is the logarithm of 0, also twice: then all derivatives are 0, as those of logsumexp, since no finite step leads
-    away from there."""
-    return _logaddexp(*_core.broadcast_arrays("logaddexp", _core.promote("logaddexp", [x1, x2], True)))
 
 
 @_export(2)

@@ -320,6 +320,14 @@ def _split(parts, fraction):
     return cut(slice(0, count - held)), cut(slice(count - held, None))
 
 
+def _checkpoint(path):
+    """The latest checkpoint in a folder of them, or the checkpoint that the path is."""
+    latest = _core.latest_checkpoint(path)
+    if not latest and not os.path.exists(os.path.join(path, "training.json")):
+        raise _core.UserError(f"[fit] resume must be a folder of checkpoints, or one checkpoint. Received: {path!r}, {'where there is none' if os.path.isdir(path) else 'which is no folder'}. Try: the folder that checkpoints= named in the first run.")
+    return latest or path
+
+
 @checked_call("hl.fit(model, (x, y), ...)")
 def fit(
     model,
@@ -435,7 +443,7 @@ def fit(
     if isinstance(resume, Run):
         resume = resume.state
     elif isinstance(resume, (str, os.PathLike)):
-        resume = _core.latest_checkpoint(os.fspath(resume)) or os.fspath(resume)
+        resume = _checkpoint(os.fspath(resume))
     if resume is not None and not isinstance(resume, (str, _core.TrainingState)):
         raise _core.UserError(f"[fit] resume must be a Run, its state, a folder of checkpoints or one checkpoint. Received: {kind_of(resume)}. Try: params= for parameters to start from.")
     given = (callbacks,) if callable(callbacks) else callbacks

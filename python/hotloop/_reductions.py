@@ -6,6 +6,7 @@ import math
 import numpy
 
 from hotloop import _core
+from hotloop._elementwise import filled
 from hotloop._op import checked_axes, checked_axis, checked_extent, exporter, number
 
 __all__ = []
@@ -24,10 +25,7 @@ def _reduce(name, x, axis, keepdims):
 
 def _chosen(x, where, neutral):
     """x, or where the mask does not hold the number that changes nothing."""
-    if where is None:
-        return x
-    x, mask = _core.broadcast_arrays("where", [x, _core.cast(where, "bool")])
-    return _core.append("select", [mask, x, _core.broadcast_to(_core.fitted("where", neutral, x.dtype), x.shape)], {})
+    return x if where is None else filled(where, x, neutral)
 
 
 def _extreme(name, x, axis, keepdims, initial, where):

@@ -71,3 +71,20 @@ def test_dtypes_ask_and_answer():
     assert hl.isdtype(hl.float64, hl.float64) and not hl.isdtype(hl.float32, "complex floating")
     with pytest.raises(hl.UserError, match="the kind must be a dtype or one of bool, signed integer"):
         hl.isdtype(hl.int32, "integer")
+
+
+@pytest.mark.parametrize("name, shape", [("tril", (4, 4)), ("triu", (4, 4)), ("diag", (4, 4)), ("diag", (4,))])
+def test_masks_stay_masks(name, shape):
+    ours, numpys = getattr(hl, name), getattr(np, name)
+    functions = [ours, hl.jit(lambda v, k: ours(v, k=k), static_argnames="k"), *([] if name == "diag" else [hl.jit(lambda v, k: numpys(v, k=k), static_argnames="k")])]
+    for dtype in (np.bool_, np.int32, np.float64):
+        x = (np.arange(16).reshape(4, 4) % 3 > 0).astype(dtype)[(0,) * (2 - len(shape))]
+        for fn in functions:
+            found = fn(x, k=1)
+            assert found.dtype == dtype
+            np.testing.assert_array_equal(found, numpys(x, k=1))
+
+
+def test_what_a_causal_mask_leaves_out():
+    scores = hl.where(~hl.tril(hl.ones((3, 3), dtype=bool)), -hl.inf, np.zeros((3, 3), np.float32))
+    np.testing.assert_array_equal(scores, np.where(~np.tri(3, dtype=bool), -np.inf, 0))

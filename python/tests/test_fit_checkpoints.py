@@ -30,6 +30,12 @@ def test_resume_is_exact(data, tmp_path):
         assert [r[:3] for r in rest.history] == [r[:3] for r in whole.history]
 
 
+def test_what_holds_no_checkpoint_is_not_resumed(data, tmp_path):
+    for place, received in ((tmp_path, "where there is none"), (tmp_path / "nowhere", "which is no folder"), (__file__, "which is no folder")):
+        with pytest.raises(hl.UserError, match=re.escape(f"[fit] resume must be a folder of checkpoints, or one checkpoint. Received: {str(place)!r}, {received}. Try: the folder that")):
+            hl.fit(model(), data, epochs=1, progress=False, resume=place)
+
+
 def test_a_run_can_be_pickled(data):
     run = hl.fit(model(), data, epochs=2, batch_size=16, progress=False)
     again = pickle.loads(pickle.dumps(run))

@@ -259,8 +259,29 @@ class OneStep(hl.nn.Module):
 
 
 def test_a_module_that_raises_for_a_sequence_is_no_stream():
-    with pytest.raises(hl.UserError, match="OneStep.apply, which takes no sequence of 29 steps"):
+    with pytest.raises(hl.UserError, match=r"OneStep.apply, which takes no sequence of 29 steps: AssertionError: one step at a time"):
         OneStep().bind({}).step(None, X[:, 0])
+
+
+@pytest.mark.parametrize("error", [MemoryError, hl.InternalError])
+def test_what_is_no_fault_of_a_module_is_not_told_as_one(error):
+    class Unlucky(OneStep):
+        def apply(self, params, x):
+            if x.shape[1] > 1:
+                raise error("of all")
+            return x
+
+    with pytest.raises(error, match="of all"):
+        Unlucky().bind({}).step(None, X[:, 0])
+
+
+def test_an_error_of_a_sequence_is_told():
+    class Narrow(hl.nn.Module):
+        def apply(self, params, x):
+            return hl.reshape(x, (x.shape[0], 1, x.shape[2]))
+
+    with pytest.raises(hl.UserError, match=r"Narrow.apply, which takes no sequence of 29 steps: \[reshape\] .* Received: .*Try: a hl.nn.Cell"):
+        Narrow().bind({}).step(None, X[:, 0])
 
 
 def test_steps_of_classes_too():

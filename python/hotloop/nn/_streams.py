@@ -29,9 +29,10 @@ def checked_modules():
 
 
 def _check(module, structure, inputs):
-    whole, steps = _outputs(module, structure, inputs)
-    if whole is None:
-        return _refuse(module, f"takes no sequence of {_STEPS} steps")
+    whole, steps, error = _outputs(module, structure, inputs)
+    if error is not None:
+        told = str(error).partition(" Try: ")[0].rstrip(".")
+        return _refuse(module, f"takes no sequence of {_STEPS} steps: {told if isinstance(error, _core.UserError) else f'{type(error).__name__}: {told}'}")
     if whole.ndim > 1 and whole.shape[1] == _STEPS and steps[0].ndim == whole.ndim and steps[0].shape[1] == 1:
         expected = numpy.moveaxis(whole, 1, 0)[:, :, None]
     else:  # no axis of time: what the last step gives
@@ -45,7 +46,7 @@ def _check(module, structure, inputs):
 
 
 def _outputs(module, structure, inputs):
-    """What apply() gives for a sequence, None if it refuses one, and for each of its steps."""
+    """What apply() gives for a sequence, or None, for each of its steps, and what it raises for a sequence."""
     dtype_of_params = next((dtype for _, dtype in inputs if dtype.kind == "f"), numpy.dtype("float32"))
     rng = numpy.random.default_rng(0)
     # What begins with zero, such as a gate around a sum over time, must not hide what it multiplies.
@@ -73,9 +74,11 @@ def _outputs(module, structure, inputs):
 
     steps = [numpy.asarray(run(step(t)), numpy.float64) for t in range(_STEPS)]
     try:
-        return numpy.asarray(run(sequence), numpy.float64), steps
-    except Exception:  # whatever a module of one's own raises
-        return None, steps
+        return numpy.asarray(run(sequence), numpy.float64), steps, None
+    except (MemoryError, _core.InternalError, _core.Cancelled):
+        raise
+    except Exception as error:  # whatever a module of one's own raises
+        return None, steps, error
 
 
 def _refuse(module, received):
