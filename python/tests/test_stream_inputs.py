@@ -87,7 +87,7 @@ def test_exported_inputs_are_fields(what, rng, tmp_path):
     source, library = exported.write(tmp_path), tmp_path / "sales.so"
     subprocess.run(["cc", *FLAGS, str(source if what == "source" else source.with_suffix(".o")), "-o", str(library), "-lm"], check=True)
     sales = ctypes.CDLL(str(library))
-    voice = np.zeros(exported.scratch_bytes + 2 * exported.state_bytes + 4096, np.uint8)
+    voice = np.zeros(exported.voice_bytes + 64, np.uint8)
     voice = voice[-voice.ctypes.data % 64 :]
     sales.sales_init(ctypes.c_void_p(voice.ctypes.data), None)
     stream, y = MODEL.bind(PARAMS).voice(), np.empty((1, 1), "float32")
