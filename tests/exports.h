@@ -93,6 +93,8 @@ template <class T> class Exports {
   }
   void* new_voice() { return allocated("net_size"); }
   void* new_weights() { return allocated("net_weights_size"); }
+  std::int64_t voice_bytes() const { return size("net_size"); }
+  std::int64_t weights_bytes() const { return size("net_weights_size"); }
 
   int (*init)(void*, const void*) = nullptr;
   int (*prepare)(void*, const void*) = nullptr;
@@ -105,8 +107,11 @@ template <class T> class Exports {
     function = reinterpret_cast<F>(dlsym(library_, name));
     if (function == nullptr) throw std::runtime_error(name);
   }
-  void* allocated(const char* size) {
-    const auto bytes = reinterpret_cast<unsigned long (*)()>(dlsym(library_, size))();
+  std::int64_t size(const char* name) const {
+    return static_cast<std::int64_t>(reinterpret_cast<unsigned long (*)()>(dlsym(library_, name))());
+  }
+  void* allocated(const char* name) {
+    const auto bytes = static_cast<std::size_t>(size(name));
     memory_.push_back(std::aligned_alloc(64, (bytes + 63) / 64 * 64));
     std::memset(memory_.back(), 0xA5, bytes);  // nothing may count on zeros
     return memory_.back();

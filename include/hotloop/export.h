@@ -39,8 +39,8 @@ struct ExportedC {
   std::string source;  // C11, for the highest of the targets
   std::string object;  // ELF for Linux on x86-64 or AArch64, position-independent; empty from a build without LLVM
   std::vector<std::string> targets;  // the highest first
-  // Of a voice: scratch_bytes + 2 state_bytes and a few more. weight_bytes: as the highest target reads them.
-  std::int64_t scratch_bytes = 0, state_bytes = 0, weight_bytes = 0;
+  // sizeof(NAME_voice), sizeof(NAME_weights) with the room that NAME_prepare works in, and the state's leaves.
+  std::int64_t voice_bytes = 0, weight_bytes = 0, state_bytes = 0;
 };
 
 // The step of Stream(model, params, features, options.stream). The object, and the C source compiled with -ffp-contract=off for a target's

@@ -49,9 +49,9 @@ class Stream {
   std::string explain() const;
   const Executable& executable() const;  // (state..., inputs...) -> (y, state...)
 
-  // One sequence (or `batch` of them) with a state of its own, for real-time use: a step allocates nothing and takes no lock. Used by
-  // one thread at a time. A copy is a voice of its own, which goes on from the same state; one that was moved from can only be assigned to
-  // or destroyed.
+  // One sequence (or `batch` of them) with a state of its own, for real-time use: a step allocates nothing, takes no lock unless options.compile
+  // has more than one thread, and goes to its end whatever is cancelled. Used by one thread at a time. A copy is a voice of its own, which goes
+  // on from the same state; one that was moved from can only be assigned to or destroyed.
   class Voice {
    public:
     Voice(const Voice& other);
@@ -59,7 +59,7 @@ class Stream {
     Voice& operator=(const Voice& other) { return *this = Voice(other); }
     Voice& operator=(Voice&&) noexcept = default;
 
-    void reset();  // back to the initial state
+    void reset();  // back to the initial state, without an allocation
     // x: input_type().shape.size() numbers; y: output_type()'s. UserError for spans of another length or dtype, and for several inputs.
     void step(std::span<const float> x, std::span<float> y);
     void step(std::span<const double> x, std::span<double> y);

@@ -71,7 +71,7 @@ void bind_export(nb::module_& m) {
         const Tree<Array> tree = array_tree(params, "params");
         const ExportedC files = inputs.features ? export_c(model, tree, *inputs.features, options)
                                                 : export_c(model, tree, inputs.types, options);
-        return nb::make_tuple(files.header, files.source, files.weight_bytes, files.state_bytes, files.scratch_bytes,
+        return nb::make_tuple(files.header, files.source, files.weight_bytes, files.state_bytes, files.voice_bytes,
                               nb::bytes(files.object.data(), files.object.size()), nb::cast(files.targets));
       },
       nb::arg("model"), nb::arg("params"), nb::arg("inputs"), nb::arg("name"), nb::arg("target"), nb::arg("batch"),

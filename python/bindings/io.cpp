@@ -3,6 +3,7 @@
 #include "gil.h"
 
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <string_view>
 
@@ -25,6 +26,16 @@ void bind_io(nb::module_& m) {
     const std::string_view bytes(content.c_str(), content.size());
     const GilReleased released;
     io::write_file_atomic(path, bytes, where);
+  });
+  m.def("replace_files", [](const std::string& folder, nb::dict files, const std::vector<std::string>& obsolete,
+                            const std::string& where) {
+    io::NamedBytes written;
+    for (const auto& [name, content] : files) {
+      const auto bytes = nb::cast<nb::bytes>(content);
+      written.emplace_back(nb::cast<std::string>(name), std::string(bytes.c_str(), bytes.size()));
+    }
+    const GilReleased released;
+    io::replace_files(folder, written, obsolete, where);
   });
   m.def("load_safetensors", [](const std::string& path) {
     io::Checkpoint checkpoint;

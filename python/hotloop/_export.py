@@ -13,30 +13,31 @@ from hotloop.nn._streams import checked_modules
 
 
 class ExportedC(typing.NamedTuple):
-    """What export_c gives: name, header and source as texts, sizes in bytes (a voice takes scratch_bytes + 2 state_bytes and a few more),
-    the object file (ELF for Linux), and the targets, the highest first."""
+    """What export_c gives: name, header and source as texts, sizes in bytes (of NAME_weights, of what a state
+    remembers, and of NAME_voice), the object file (ELF for Linux), and the targets, the highest first."""
 
     name: str
     header: str
     source: str
     weight_bytes: int
     state_bytes: int
-    scratch_bytes: int
+    voice_bytes: int
     object: bytes
     targets: list[str]
 
     def __repr__(self):
         sizes = f"header={len(self.header)} characters, source={len(self.source)} characters, object={len(self.object)} bytes"
-        return f"ExportedC({self.name!r}, targets={self.targets}, {sizes}, weight_bytes={self.weight_bytes}, state_bytes={self.state_bytes}, scratch_bytes={self.scratch_bytes})"
+        return f"ExportedC({self.name!r}, targets={self.targets}, {sizes}, weight_bytes={self.weight_bytes}, state_bytes={self.state_bytes}, voice_bytes={self.voice_bytes})"
 
     def write(self, folder):
-        """Writes NAME.h, NAME.c and NAME.o into a folder, which is made if it is not there; files of those names are replaced when the new ones are
-        whole. Returns the path of NAME.c."""
+        """Writes NAME.h, NAME.c and NAME.o into a folder, which is made if it is not there; files of those names are replaced when all the new
+        ones are on the disk, and none where one cannot be written. Returns the path of NAME.c."""
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        for suffix, content in (("h", self.header.encode()), ("c", self.source.encode()), ("o", self.object)):
-            if content:
-                _core.write_file(str(folder / f"{self.name}.{suffix}"), content, "export")
+        files = {f"{self.name}.h": self.header.encode(), f"{self.name}.c": self.source.encode()}
+        if self.object:
+            files[f"{self.name}.o"] = self.object
+        _core.replace_files(str(folder), files, [f"{self.name}.o"], "export")
         return folder / f"{self.name}.c"
 
 

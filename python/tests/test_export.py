@@ -31,7 +31,7 @@ def test_compiled_c_gives_the_streams_bits(dtype, what, rng, tmp_path):
     exported = hl.export_c(model, params, 3, name="tiny", batch=2)
     assert len(exported.targets) == 1
     library = compiled(exported, tmp_path, what)
-    voice = np.zeros(exported.scratch_bytes + 2 * exported.state_bytes + 4096, np.uint8)
+    voice = np.zeros(exported.voice_bytes + 64, np.uint8)
     start = -voice.ctypes.data % 64
     voice = voice[start:]
     library.tiny_init(pointer(voice), None)
@@ -53,7 +53,7 @@ def test_a_step_may_write_over_its_input(layer, what, tmp_path):
     library = compiled(exported, tmp_path, what)
     outputs = []
     for offset in (width + shift, 0, shift, -shift):
-        voice = np.zeros(exported.scratch_bytes + 2 * exported.state_bytes + 4096, np.uint8)
+        voice = np.zeros(exported.voice_bytes + 64, np.uint8)
         voice = voice[-voice.ctypes.data % 64 :]
         library.tiny_init(pointer(voice), None)
         outputs.append([])
@@ -64,6 +64,25 @@ def test_a_step_may_write_over_its_input(layer, what, tmp_path):
             library.tiny_step(pointer(voice), pointer(memory[width:]), pointer(y))
             outputs[-1].append(y.tobytes())
     assert outputs[1:] == outputs[:1] * 3
+
+
+def test_files_are_replaced_together_or_not_at_all(tmp_path):
+    model = hl.nn.GRU(2, 5)
+    first = hl.export_c(model, model.init(0), 2, name="amp").write(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert sorted(before) == ["amp.c", "amp.h", "amp.o"]
+    first.unlink()
+    first.mkdir()  # where a file cannot be written
+    wider = hl.export_c(hl.nn.GRU(2, 9), hl.nn.GRU(2, 9).init(0), 2, name="amp")
+    with pytest.raises(hl.UserError, match=r"^\[export\] what is replaced must be a regular file\."):
+        wider.write(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(before)
+    for name in ("amp.h", "amp.o"):
+        assert (tmp_path / name).read_bytes() == before[name]
+    first.rmdir()
+    wider._replace(object=b"").write(tmp_path)
+    assert (tmp_path / "amp.h").read_text() == wider.header
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["amp.c", "amp.h"]  # an object of other weights would not say so
 
 
 def test_a_cell_of_ones_own_is_exported_too():
@@ -241,7 +260,7 @@ def test_inputs_may_have_any_names(rng, tmp_path):
     exported = hl.export_c(model, params, inputs, name="net")
     compiles(exported, tmp_path)
     library = compiled(exported, tmp_path, "source")
-    voice = np.zeros(exported.scratch_bytes + 2 * exported.state_bytes + 4096, np.uint8)
+    voice = np.zeros(exported.voice_bytes + 64, np.uint8)
     voice = voice[-voice.ctypes.data % 64 :]
     assert library.net_init(pointer(voice), None) == 0
     y = np.zeros(4, np.float32)

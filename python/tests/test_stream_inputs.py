@@ -87,7 +87,7 @@ def test_exported_inputs_are_fields(what, rng, tmp_path):
     source, library = exported.write(tmp_path), tmp_path / "sales.so"
     subprocess.run(["cc", *FLAGS, str(source if what == "source" else source.with_suffix(".o")), "-o", str(library), "-lm"], check=True)
     sales = ctypes.CDLL(str(library))
-    voice = np.zeros(exported.scratch_bytes + 2 * exported.state_bytes + 4096, np.uint8)
+    voice = np.zeros(exported.voice_bytes + 64, np.uint8)
     voice = voice[-voice.ctypes.data % 64 :]
     sales.sales_init(ctypes.c_void_p(voice.ctypes.data), None)
     stream, y = MODEL.bind(PARAMS).voice(), np.empty((1, 1), "float32")
@@ -104,6 +104,33 @@ def test_ids_alone(rng):
     header = hl.export_c(model, params, np.zeros(1, "int32"), name="letters").header
     assert "void letters_step(letters_voice* voice, const int32_t* x, float* y);" in header
     assert hl.export_c(hl.nn.GRU(3, 4), hl.nn.GRU(3, 4).init(), np.int64(3)).header == hl.export_c(hl.nn.GRU(3, 4), hl.nn.GRU(3, 4).init(), 3).header
+
+
+class Horizon(hl.nn.Module):
+    """(batch, horizon, targets) of the last step."""
+
+    def __init__(self, horizon, targets, many=False):
+        self.rnn, self.head, self.shape, self.many = hl.nn.GRU(2, 4), hl.nn.Linear(4, horizon * targets), (horizon, targets), many
+
+    def apply(self, params, x, key=None):
+        y = self.head(params["head"], self.rnn(params["rnn"], x["series"] if isinstance(x, dict) else x))
+        return y[:, :, 0] if self.many else hl.reshape(y[:, -1], (y.shape[0], *self.shape))
+
+
+# An axis of one step and one of one number look alike; in C++ and in C it is told apart, too.
+@pytest.mark.parametrize("model, shape", [(Horizon(1, 6), (3, 1, 6)), (Horizon(2, 1), (3, 2, 1)), (Horizon(1, 1), (3, 1, 1)), (Horizon(1, 1, many=True), (3,))])
+def test_the_axis_of_time_alone_goes(model, shape, rng):
+    params = model.init(0)
+    bound, x = model.bind(params), rng.normal(size=(3, 4, 2)).astype("float32")
+    state, whole = None, np.asarray(model(params, x))
+    for t in range(4):
+        y, state = bound.step(state, x[:, t])
+    assert y.shape == shape
+    assert np.asarray(y).tobytes() == np.ascontiguousarray(whole[:, -1] if model.many else whole).tobytes()
+    y, _ = bound.step(None, {"series": x[:, :1]})
+    assert y.shape == shape
+    header = hl.export_c(model, params, 2, batch=3).header
+    assert f"y: f32[{','.join(map(str, shape))}]" in header
 
 
 class Letters(hl.nn.Module):

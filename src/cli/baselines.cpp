@@ -8,6 +8,7 @@
 #include "core/utf8.h"
 #include "data/number.h"
 #include "hotloop/error.h"
+#include "io/json.h"
 
 namespace hotloop::cli {
 namespace {
@@ -121,7 +122,7 @@ std::vector<train::Ridge> parse_ridges(const std::string& text, const std::strin
   std::vector<train::Ridge> ridges;
   std::string problem = "other baselines";
   try {
-    for (const nlohmann::json& entry : nlohmann::json::parse(text))
+    for (const nlohmann::json& entry : io::parse_json<nlohmann::json>(text))
       ridges.push_back({entry.at("lambda").get<double>(), entry.at("validation_mae").get<double>(),
                         entry.at("weights").get<std::vector<double>>(),
                         // Of older runs: none.

@@ -7,6 +7,7 @@
 #include "cli/output_guard.h"
 #include "hotloop/error.h"
 #include "io/files.h"
+#include "io/json.h"
 
 namespace hotloop::cli {
 
@@ -120,7 +121,7 @@ nlohmann::ordered_json RunFolder::read_metrics() const {
   if (!fs::exists(metrics())) return nlohmann::ordered_json::object();
   const std::string text = io::read_file(metrics(), "run");
   try {
-    return nlohmann::ordered_json::parse(text);
+    return io::parse_json<nlohmann::ordered_json>(text);
   } catch (const nlohmann::json::exception& e) {
     throw UserError("run", metrics().string() + " must be JSON", e.what());
   }

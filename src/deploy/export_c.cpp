@@ -302,9 +302,9 @@ namespace {
 
 ExportedC files_of(const deploy::ExportedStep& step) {
   ExportedC files;
-  files.scratch_bytes = step.scratch_bytes();
+  files.voice_bytes = step.voice_bytes();
   for (const Array& leaf : step.initial) files.state_bytes += static_cast<std::int64_t>(leaf.bytes());
-  files.weight_bytes = step.variants.front().prepared_bytes;
+  files.weight_bytes = step.weights_bytes();
   for (const deploy::Variant& variant : step.variants) files.targets.push_back(variant.level);
   files.header = deploy::export_header(step);
   files.source = deploy::export_source(step);

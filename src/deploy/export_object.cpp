@@ -13,16 +13,6 @@
 namespace hotloop::deploy {
 namespace {
 
-// Where the fields of NAME_voice lie.
-struct VoiceLayout {
-  std::int64_t states, weights, variant, current;
-  explicit VoiceLayout(const ExportedStep& step)
-      : states(step.scratch_bytes()),
-        weights(states + 2 * step.state_bytes),
-        variant(weights + 8),
-        current(weights + 16) {}
-};
-
 std::string text(std::int64_t value) { return std::to_string(value); }
 
 // Writes a function's lines; values are numbered as they come.

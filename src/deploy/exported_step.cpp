@@ -126,6 +126,8 @@ std::vector<std::int64_t> ExportedStep::copies() const {
 
 std::int64_t ExportedStep::scratch_bytes() const { return copies().back(); }
 
+std::int64_t ExportedStep::voice_bytes() const { return VoiceLayout(*this).bytes; }
+
 std::int64_t ExportedStep::weights_bytes() const {
   std::int64_t most = 64;
   for (const Variant& v : variants) most = std::max(most, v.prepared_bytes + v.prepare.scratch());

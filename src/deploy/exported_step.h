@@ -51,7 +51,20 @@ struct ExportedStep {
   std::int64_t kernel_bytes() const;
   std::vector<std::int64_t> copies() const;  // where they lie
   std::int64_t scratch_bytes() const;
+  // As sizeof has NAME_voice and NAME_weights.
+  std::int64_t voice_bytes() const;
   std::int64_t weights_bytes() const;
+};
+
+// Where the fields of NAME_voice lie.
+struct VoiceLayout {
+  std::int64_t states, weights, variant, current, bytes;
+  explicit VoiceLayout(const ExportedStep& step)
+      : states(step.scratch_bytes()),
+        weights(states + 2 * step.state_bytes),
+        variant(weights + 8),
+        current(weights + 16),
+        bytes(aligned(current + 4)) {}
 };
 
 // UserError for a name that is no C identifier, and for unknown targets.

@@ -2,17 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "core/print_number.h"
 #include "hotloop/error.h"
 #include "hotloop/rtneural.h"
 #include "io/files.h"
+#include "io/json.h"
 
 namespace hotloop {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr std::initializer_list<const char*> activations = {"", "tanh", "relu", "sigmoid", "softmax", "elu"};
 
 // Numbers in nested lists of one shape, rows first.
 struct Numbers {
@@ -33,7 +35,7 @@ class Reader {
   RtneuralFile read(std::string_view text) {
     Json file;
     try {
-      file = Json::parse(text);
+      file = io::parse_json<Json>(text);
     } catch (const Json::exception& e) {
       throw UserError("rtneural", source_ + " must be JSON", e.what(),
                       "a file that RTNeural's model_utils.save_model wrote");
@@ -43,17 +45,16 @@ class Reader {
            "a file that RTNeural's model_utils.save_model wrote");
     out_.features = features_ = last_number(file["in_shape"], "in_shape");
     if (!file["layers"].is_array()) fail("layers must be a list", file["layers"].type_name());
-    for (const Json& layer : file["layers"]) {
-      where_ = "layer " + std::to_string(++number_);
-      if (!layer.is_object() || !layer.contains("type") || !layer["type"].is_string())
-        fail(where_ + " must be an object with a type", layer.dump().substr(0, 60));
-      where_ += " (" + layer["type"].get<std::string>() + ")";
+    // Before any weights, whose shapes say nothing behind a layer that cannot be read.
+    std::vector<std::string> problems;
+    for_each_layer(file["layers"], [&](const Json& layer) { look_at(layer, problems); });
+    if (!problems.empty())
+      throw UserError("rtneural", "every layer must be one that can be read from " + source_, joined(problems),
+                      "dense, gru, lstm, conv1d, prelu, batchnorm and activation");
+    for_each_layer(file["layers"], [&](const Json& layer) {
       read_layer(layer);
       check_finite();
-    }
-    if (!problems_.empty())
-      throw UserError("rtneural", "every layer must be one that can be read from " + source_, joined(problems_),
-                      "dense, gru, lstm, conv1d, prelu, batchnorm and activation");
+    });
     if (out_.layers.empty()) fail("there must be a layer", "none");
     return std::move(out_);
   }
@@ -75,11 +76,43 @@ class Reader {
     });
   }
 
+  // With where_ set.
+  template <class Visit> void for_each_layer(const Json& layers, const Visit& visit) {
+    int number = 0;
+    for (const Json& layer : layers) {
+      where_ = "layer " + std::to_string(++number);
+      if (!layer.is_object() || !layer.contains("type") || !layer["type"].is_string())
+        fail(where_ + " must be an object with a type", io::shown_json(layer));
+      where_ += " (" + layer["type"].get<std::string>() + ")";
+      visit(layer);
+    }
+  }
+
+  // What of a layer cannot be read.
+  void look_at(const Json& layer, std::vector<std::string>& problems) const {
+    const std::string type = layer["type"];
+    const auto is_one_of = [](const std::string& name, std::initializer_list<const char*> known) {
+      return std::ranges::find(known, name) != known.end();
+    };
+    if (!is_one_of(type,
+                   {"dense", "time-distributed-dense", "conv1d", "lstm", "gru", "prelu", "batchnorm", "activation"}))
+      return problems.push_back(where_);
+    // RTNeural's recurrent layers do not read it; a file that asks for another function is not what RTNeural computes.
+    const bool reads = is_one_of(type, {"lstm", "gru"})
+                           ? is_one_of(activation_of(layer), {"", "tanh"})
+                           : is_one_of(type, {"prelu", "batchnorm"}) || is_one_of(activation_of(layer), activations);
+    if (!reads) problems.push_back(where_ + " with activation " + activation_of(layer));
+    if (type != "conv1d") return;
+    // RTNeural's is causal and takes every step, whatever a file says.
+    if (layer.contains("strides") && last_number(layer["strides"], "strides") != 1)
+      problems.push_back(where_ + " with strides " + io::shown_json(layer["strides"]));
+    if (layer.contains("padding") && layer["padding"] != "causal")
+      problems.push_back(where_ + " with padding " + io::shown_json(layer["padding"]));
+  }
+
   void read_layer(const Json& layer) {
     const std::string type = layer["type"];
-    if (type == "dense" || type == "time-distributed-dense")
-      dense(layer);
-    else if (type == "conv1d")
+    if (type == "conv1d")
       conv1d(layer);
     else if (type == "lstm")
       lstm(layer);
@@ -90,12 +123,9 @@ class Reader {
     else if (type == "batchnorm")
       batchnorm(layer);
     else if (type != "activation")
-      problems_.push_back(where_);
+      dense(layer);
     if (type == "activation" || type == "dense" || type == "time-distributed-dense" || type == "conv1d")
       activation(layer);
-    // RTNeural's recurrent layers do not read it; a file that asks for another function is not what RTNeural computes.
-    else if ((type == "lstm" || type == "gru") && activation_of(layer) != "" && activation_of(layer) != "tanh")
-      problems_.push_back(where_ + " with activation " + activation_of(layer));
   }
 
   // ---- layers; RTNeural has the weights of Keras
@@ -113,11 +143,6 @@ class Reader {
                        kernel = last_number(member(layer, "kernel_size"), "kernel_size"),
                        dilation = last_number(member(layer, "dilation"), "dilation"),
                        groups = layer.contains("groups") ? last_number(layer["groups"], "groups") : 1;
-    // RTNeural's is causal and takes every step, whatever a file says.
-    if (layer.contains("strides") && last_number(layer["strides"], "strides") != 1)
-      problems_.push_back(where_ + " with strides " + layer["strides"].dump());
-    if (layer.contains("padding") && layer["padding"] != "causal")
-      problems_.push_back(where_ + " with padding " + layer["padding"].dump());
     if (groups < 1 || features_ % groups != 0)
       fail(where_ + ": groups must divide the features", std::to_string(groups));
     const std::int64_t inputs = features_ / groups;
@@ -161,8 +186,9 @@ class Reader {
 
   void prelu(const Json& layer) {
     Numbers given = read_numbers(weight(layer, 0), where_ + ": weights[0]");
-    const std::size_t last = static_cast<std::size_t>(given.shape[given.shape.rank() - 1]);
-    if (given.values.size() != last || (last != 1 && last != static_cast<std::size_t>(features_)))
+    const std::size_t count = given.values.size();
+    if (count != 1 &&
+        (count != static_cast<std::size_t>(features_) || given.shape[given.shape.rank() - 1] != features_))
       fail(where_ + ": weights[0] must be one number, or " + std::to_string(features_), given.shape.str());
     given.values.resize(static_cast<std::size_t>(features_), given.values[0]);
     add("prelu", {}, {{"weight", vector({{features_}, given.values})}}, features_);
@@ -181,7 +207,7 @@ class Reader {
     const std::size_t first = affine ? 2 : 0;
     const Numbers mean = weights(layer, first, {features_}), variance = weights(layer, first + 1, {features_});
     const Json& epsilon = member(layer, "epsilon");
-    if (!epsilon.is_number()) fail(where_ + ": epsilon must be a number", epsilon.dump());
+    if (!epsilon.is_number()) fail(where_ + ": epsilon must be a number", io::shown_json(epsilon));
     RtneuralLayer& before = out_.layers.back();
     Array &weight = before.params["weight"], bias = Array::zeros(dtype_, {features_});
     const std::int64_t row = weight.size() / features_;
@@ -202,10 +228,7 @@ class Reader {
 
   void activation(const Json& layer) {
     const std::string name = activation_of(layer);
-    if (name.empty()) return;
-    for (const char* known : {"tanh", "relu", "sigmoid", "softmax", "elu"})
-      if (name == known) return add(name, {}, {}, features_);
-    problems_.push_back(where_ + " with activation " + name);
+    if (!name.empty()) add(name, {}, {}, features_);
   }
 
   void add(const std::string& type, std::map<std::string, Setting> settings, Tree<Array> params, std::int64_t outputs) {
@@ -242,14 +265,15 @@ class Reader {
   }
   std::string activation_of(const Json& layer) const {
     if (!layer.contains("activation")) return "";
-    if (!layer["activation"].is_string()) fail(where_ + ": activation must be a text", layer["activation"].dump());
+    if (!layer["activation"].is_string())
+      fail(where_ + ": activation must be a text", io::shown_json(layer["activation"]));
     return layer["activation"];
   }
   // A positive integer, or the last of a list.
   std::int64_t last_number(const Json& json, const std::string& what) const {
     const Json& number = json.is_array() && !json.empty() ? json.back() : json;
     if (!number.is_number_integer() || number.get<std::int64_t>() <= 0 || number.get<std::int64_t>() > 1 << 20)
-      fail((where_.empty() ? "" : where_ + ": ") + what + " must end in a positive integer", json.dump().substr(0, 60));
+      fail((where_.empty() ? "" : where_ + ": ") + what + " must end in a positive integer", io::shown_json(json));
     return number;
   }
   std::size_t num_weights(const Json& layer) const {
@@ -280,23 +304,21 @@ class Reader {
   void append(const Json& json, const std::vector<std::int64_t>& extents, std::size_t depth, const std::string& what,
               std::vector<double>& values) const {
     if (depth == extents.size()) {
-      if (!json.is_number()) fail(what + " must be numbers", json.dump().substr(0, 60));
+      if (!json.is_number()) fail(what + " must be numbers", io::shown_json(json));
       values.push_back(json.get<double>());
       return;
     }
     if (!json.is_array() || static_cast<std::int64_t>(json.size()) != extents[depth])
       fail(what + " must be rows of equal length",
            json.is_array() ? std::to_string(extents[depth]) + " and " + std::to_string(json.size())
-                           : json.dump().substr(0, 60));
+                           : io::shown_json(json));
     for (const Json& inner : json) append(inner, extents, depth + 1, what, values);
   }
 
   std::string source_, where_;
   DType dtype_;
-  int number_ = 0;
   std::int64_t features_ = 0;  // of the layer that is read next
   RtneuralFile out_;
-  std::vector<std::string> problems_;
 };
 
 std::string toml_of(const nn::LayerConfig& layer) {

@@ -254,7 +254,7 @@ bool meet(std::span<const std::byte> a, std::span<const std::byte> b) {
 // The state twice: a step reads one and writes the other.
 struct Stream::Voice::State {
   std::shared_ptr<const Stream::State> stream;
-  std::vector<Array> states[2];
+  std::vector<Array> initial, states[2];
   // Of a step that reads states[i]: the state, its inputs, what is bound; y, the state.
   std::vector<void*> inputs[2], outputs[2];
   std::size_t x = 0;  // where a step's inputs begin
@@ -270,7 +270,8 @@ struct Stream::Voice::State {
   std::unique_ptr<runtime::Engine::Seat> seat;
   int current = 0;
 
-  State(std::shared_ptr<const Stream::State> of, std::span<const Array> start) : stream(std::move(of)) {
+  State(std::shared_ptr<const Stream::State> of, std::span<const Array> start)
+      : stream(std::move(of)), initial(stream->initial.flatten()) {
     const Executable& executable = stream->executable;
     const std::vector<ValueType> types = stream->inputs.flatten();
     for (auto& copy : states)
@@ -316,7 +317,7 @@ Stream::Voice::Voice(const Voice& other)
     : state_(std::make_shared<State>(other.state_->stream, other.state_->states[other.state_->current])) {}
 
 void Stream::Voice::reset() {
-  const std::vector<Array> initial = state_->stream->initial.flatten();
+  const std::vector<Array>& initial = state_->initial;
   for (std::size_t i = 0; i < initial.size(); ++i)
     std::memcpy(state_->states[state_->current][i].raw(), initial[i].raw(), initial[i].bytes());
 }

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <list>
 #include <random>
 
 #include "hotloop/error.h"
@@ -50,6 +51,7 @@ class Descriptor {
   int fd_;
 };
 
+// The folder that holds what is named by a path without a slash behind.
 fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
 // Sets `name` to one in the folder that was free, and gives what make(name) does: -1 if it fails. mkostemp and mkdtemp would make what its
@@ -64,6 +66,14 @@ template <class Make> int make_temporary(const fs::path& folder, std::string& na
   }
 }
 
+// What stat() finds at a path, as messages call it.
+std::string_view kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
 // The path at the end of links, which may lead to a file that is not there yet.
 fs::path linked_file(fs::path path) {
   constexpr int most_links = 40;  // as many as Linux follows
@@ -71,6 +81,17 @@ fs::path linked_file(fs::path path) {
   for (int i = 0; i < most_links && fs::is_symlink(path, none); ++i)
     path = path.parent_path() / fs::read_symlink(path, none);
   return path;
+}
+
+// The same, of a file that is made or replaced. In place of a pipe or a device there would be a regular file.
+fs::path replaceable_file(const fs::path& path, const std::string& where) {
+  const fs::path file = linked_file(path);
+  struct stat there {};
+  if (::stat(file.c_str(), &there) == 0 && !S_ISREG(there.st_mode))
+    throw UserError(where, "what is replaced must be a regular file",
+                    file.string() + " (" + std::string(kind_of(there.st_mode)) + ")",
+                    S_ISDIR(there.st_mode) ? "a name in it" : "another name");
+  return file;
 }
 
 int make_temporary_folder(const fs::path& folder, std::string& name) {
@@ -102,6 +123,10 @@ int sync_and_close(Descriptor& file) { return ::fsync(file.get()) == 0 && file.c
 
 }  // namespace
 
+fs::path without_slash(const fs::path& path) {
+  return path.has_filename() || !path.has_parent_path() ? path : path.parent_path();
+}
+
 void refuse_existing(const fs::path& path, const std::string& where, const std::string& remedy) {
   std::error_code none;
   if (fs::exists(path, none) && !(fs::is_directory(path, none) && fs::is_empty(path, none)))
@@ -123,21 +148,23 @@ std::string read_file(const fs::path& path, const std::string& where) {
 }
 
 AtomicFile::AtomicFile(const fs::path& path, const std::string& where)
-    : path_(linked_file(path)), where_(where), fd_(make_temporary(parent_of(path_), temporary_, create_file)) {
+    : path_(replaceable_file(path, where)),
+      where_(where),
+      fd_(make_temporary(parent_of(path_), temporary_, create_file)) {
   if (fd_ < 0) io::fail(where_, "the folder must be writable", path_, errno);
   struct stat there {};
   if (::stat(path_.c_str(), &there) == 0 && ::fchmod(fd_, there.st_mode & 07777) != 0) fail(errno);
 }
 
-AtomicFile::~AtomicFile() {
-  if (fd_ < 0) return;
-  ::close(fd_);
-  ::unlink(temporary_.c_str());
+AtomicFile::~AtomicFile() { discard(); }
+
+void AtomicFile::discard() {
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  if (!temporary_.empty()) ::unlink(std::exchange(temporary_, {}).c_str());
 }
 
 void AtomicFile::fail(int reason) {
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-  ::unlink(temporary_.c_str());
+  discard();
   io::fail(where_, "the file must be writable", path_, reason);
 }
 
@@ -145,10 +172,16 @@ void AtomicFile::write(std::string_view bytes) {
   if (const int reason = write_whole(fd_, bytes)) fail(reason);
 }
 
-void AtomicFile::commit() {
+void AtomicFile::flush() {
   Descriptor file(std::exchange(fd_, -1));
+  if (file.get() < 0) return;
   if (const int reason = sync_and_close(file)) fail(reason);
+}
+
+void AtomicFile::commit() {
+  flush();
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail(errno);
+  temporary_.clear();
   // Past the rename the new contents are what readers see; only a power failure could still bring the old ones back.
   if (const int reason = sync_folder(parent_of(path_))) io::fail(where_, "the folder must be writable", path_, reason);
 }
@@ -159,11 +192,24 @@ void write_file_atomic(const fs::path& path, std::string_view bytes, const std::
   file.commit();
 }
 
+void replace_files(const fs::path& folder, const NamedBytes& files, std::span<const std::string> obsolete,
+                   const std::string& where) {
+  std::list<AtomicFile> written;
+  for (const auto& [name, bytes] : files) {
+    written.emplace_back(folder / name, where).write(bytes);
+    written.back().flush();
+  }
+  std::error_code ignored;
+  for (const std::string& name : obsolete) fs::remove(folder / name, ignored);
+  for (AtomicFile& file : written) file.commit();
+}
+
 namespace {
 
 // A folder beside `path` with the files, put into its place by `place(temporary, path)`, which gives 0 or errno.
 template <class Place>
-void write_folder(const fs::path& path, const NamedBytes& files, const std::string& where, const Place& place) {
+void write_folder(const fs::path& named, const NamedBytes& files, const std::string& where, const Place& place) {
+  const fs::path path = without_slash(named);
   std::string temporary;
   if (make_temporary_folder(parent_of(path), temporary) < 0) fail(where, "the folder must be writable", path, errno);
   int reason = 0;
@@ -208,7 +254,8 @@ void replace_folder_atomic(const fs::path& path, const NamedBytes& files, const 
   if (!old.empty()) fs::remove_all(old, ignored);
 }
 
-void remove_folder_atomic(const fs::path& path) {
+void remove_folder_atomic(const fs::path& named) {
+  const fs::path path = without_slash(named);
   std::string temporary;
   std::error_code ignored;
   if (make_temporary_folder(parent_of(path), temporary) < 0) return;  // a folder too many does no harm

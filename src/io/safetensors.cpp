@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/nearest.h"
@@ -10,6 +9,7 @@
 #include "hotloop/error.h"
 #include "hotloop/io.h"
 #include "io/files.h"
+#include "io/json.h"
 
 namespace hotloop::io {
 namespace {
@@ -82,7 +82,7 @@ class Reader {
     };
     Json header;
     try {
-      header = Json::parse(text, watch);
+      header = io::parse_json<Json>(text, watch);
     } catch (const Json::exception& e) {
       fail("a header of valid JSON", e.what());
     }
@@ -91,9 +91,9 @@ class Reader {
   }
 
   void read_metadata(const Json& entry, Checkpoint& out) const {
-    if (!entry.is_object()) fail("an object of strings as __metadata__", entry.dump());
+    if (!entry.is_object()) fail("an object of strings as __metadata__", shown_json(entry));
     for (const auto& [key, value] : entry.items()) {
-      if (!value.is_string()) fail("an object of strings as __metadata__", "'" + key + "': " + value.dump());
+      if (!value.is_string()) fail("an object of strings as __metadata__", "'" + key + "': " + shown_json(value));
       out.metadata[key] = value.get<std::string>();
     }
   }
@@ -102,22 +102,22 @@ class Reader {
     const std::string whose = "for tensor '" + name + "' ";
     if (!entry.is_object() || entry.size() != 3 || !entry.contains("dtype") || !entry.contains("shape") ||
         !entry.contains("data_offsets"))
-      fail(whose + "exactly dtype, shape and data_offsets", entry.dump());
+      fail(whose + "exactly dtype, shape and data_offsets", shown_json(entry));
     const DType dtype = read_dtype(whose, entry["dtype"]);
     const std::vector<std::uint64_t> dims = read_integers(whose + "a shape of non-negative integers", entry["shape"]);
     const std::vector<std::uint64_t> offsets = read_integers(whose + "two data_offsets", entry["data_offsets"]);
     if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data_.size())
       fail(whose + "two data_offsets, in order and inside the " + std::to_string(data_.size()) + " bytes of data",
-           entry["data_offsets"].dump());
+           shown_json(entry["data_offsets"]));
     if (dims.size() > static_cast<std::size_t>(Shape::max_rank))
-      fail(whose + "at most " + std::to_string(Shape::max_rank) + " axes", entry["shape"].dump());
+      fail(whose + "at most " + std::to_string(Shape::max_rank) + " axes", shown_json(entry["shape"]));
 
     std::uint64_t bytes = size_of(dtype);
     Shape shape;
     for (const std::uint64_t dim : dims) {
       if (dim > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) ||
           (dim != 0 && bytes > std::numeric_limits<std::uint64_t>::max() / dim))
-        fail(whose + "a shape whose size can be counted", entry["shape"].dump());
+        fail(whose + "a shape whose size can be counted", shown_json(entry["shape"]));
       bytes *= dim;
       shape.push_back(static_cast<std::int64_t>(dim));
     }
@@ -136,14 +136,14 @@ class Reader {
   DType read_dtype(const std::string& whose, const Json& value) const {
     for (const DType dtype : {DType::Bool, DType::I32, DType::U32, DType::I64, DType::F32, DType::F64})
       if (value.is_string() && value.get<std::string>() == format_name(dtype)) return dtype;
-    fail(whose + "a dtype of BOOL, I32, U32, I64, F32 or F64", value.dump());
+    fail(whose + "a dtype of BOOL, I32, U32, I64, F32 or F64", shown_json(value));
   }
 
   std::vector<std::uint64_t> read_integers(const std::string& requirement, const Json& value) const {
     std::vector<std::uint64_t> out;
-    if (!value.is_array()) fail(requirement, value.dump());
+    if (!value.is_array()) fail(requirement, shown_json(value));
     for (const Json& item : value) {
-      if (!item.is_number_unsigned()) fail(requirement, value.dump());
+      if (!item.is_number_unsigned()) fail(requirement, shown_json(value));
       out.push_back(item.get<std::uint64_t>());
     }
     return out;

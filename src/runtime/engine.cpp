@@ -1,5 +1,6 @@
 #include "runtime/engine.h"
 
+#include "core/cancel.h"
 #include "hotloop/error.h"
 
 namespace hotloop::runtime {
@@ -9,6 +10,7 @@ class AnySeat final : public Engine::Seat {
  public:
   explicit AnySeat(const Engine& engine) : engine_(engine) {}
   void run(void* const* inputs, void* const* outputs, std::int64_t rows) override {
+    const CancelScope scope(never_cancelled);
     engine_.run(inputs, outputs, rows);
   }
 

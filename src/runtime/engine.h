@@ -25,7 +25,7 @@ class Engine {
   // One pointer an input and an output; `rows` is the number of batch rows.
   virtual void run(void* const* inputs, void* const* outputs, std::int64_t rows) const = 0;
   // Runs with memory of its owner's alone, so that nothing is taken and given back: for steps of some tens of nanoseconds. For one
-  // thread at a time; the engine must outlive it.
+  // thread at a time; the engine must outlive it. It goes to its end, whatever is cancelled: what it writes over is needed for the next.
   class Seat {
    public:
     virtual ~Seat() = default;

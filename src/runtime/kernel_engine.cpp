@@ -123,7 +123,7 @@ class KernelEngine final : public Engine {
   void run(void* const* inputs, void* const* outputs, std::int64_t rows) const override {
     std::unique_ptr<Context> context = contexts_.take();
     if (!context) context = new_context();
-    run_in(*context, inputs, outputs, rows);
+    run_in(*context, inputs, outputs, rows, cancel_token());
     contexts_.put(std::move(context));
   }
 
@@ -151,7 +151,7 @@ class KernelEngine final : public Engine {
      public:
       explicit OwnContext(const KernelEngine& engine) : engine_(engine), context_(engine.new_context()) {}
       void run(void* const* inputs, void* const* outputs, std::int64_t rows) override {
-        engine_.run_in(*context_, inputs, outputs, rows);
+        engine_.run_in(*context_, inputs, outputs, rows, never_cancelled);
       }
 
      private:
@@ -167,14 +167,15 @@ class KernelEngine final : public Engine {
                                      static_cast<std::size_t>(plan_.worker_bytes), most_workers_);
   }
 
-  void run_in(Context& context, void* const* inputs, void* const* outputs, std::int64_t rows) const {
+  void run_in(Context& context, void* const* inputs, void* const* outputs, std::int64_t rows,
+              const CancelToken& token) const {
     const std::int64_t turn = context.next_turn();
     if (each_call_begins_anew && turn > 0) context.begin_anew();
     if (plan_.fixed_rows) rows = plan_.max_rows;
     const int wanted = plan_.workers_of(rows);
     ThreadTeam* team = wanted > 1 ? &shared_team(most_workers_) : nullptr;
     const int num_workers = team != nullptr ? std::min(wanted, team->num_workers()) : 1;
-    const std::int32_t* cancel = cancel_token().flag();
+    const std::int32_t* cancel = token.flag();
     for (int w = 0; w < num_workers; ++w) {
       KernelContext& c = context.workers()[static_cast<std::size_t>(w)];
       c.turn = turn;

@@ -78,6 +78,25 @@ class Imports(Case):
             self.assertEqual([t["name"] for t in json.loads(result.stdout)["tensors"]],
                              ["0.weight", "0.bias", "2.weight", "2.bias", "3.weight", "3.bias", "4.weight", "5.weight", "5.bias", "6.weight", "6.bias"])
 
+    def test_folders_may_be_named_with_a_slash_behind(self):
+        result = hotloop("import", self.MODELS / "lstm.json", "-o", "amp/", cwd=self.folder)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertTrue(result.stdout.startswith("amp/model.toml and model.safetensors written"), result.stdout)
+        self.assertIn("hotloop export amp -o amp_c\n", result.stdout)
+        for options in [(), ("--overwrite",)]:
+            result = hotloop("export", "amp/", "-o", "amp_c/", "--name", "amp", *options, cwd=self.folder)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            self.assertTrue(result.stdout.startswith("amp_c/amp.h, amp.c and amp.o written"), result.stdout)
+        self.assertEqual(sorted(f.name for f in self.folder.iterdir() if f.name.startswith("amp")), ["amp", "amp_c"])
+        result = hotloop("export", "amp", "-o", "amp_c/", "--name", "amp", cwd=self.folder)
+        self.refused(result, "[export] the folder to write must not exist. Received: amp_c. Try: another name, or --overwrite.")
+
+    def test_brackets_alone(self):
+        file = self.folder / "amp.json"
+        file.write_text('{"layers": [], "in_shape": ' + "[" * 200000 + "]" * 200000 + "}")
+        self.refused(hotloop("import", file, "-o", self.folder / "amp"),
+                     f"[rtneural] {file} must be JSON. Received: more than 100 levels of nesting. Try: a file that RTNeural's model_utils.save_model wrote.")
+
     def test_what_cannot_be_imported(self):
         file = self.folder / "amp.json"
         file.write_text('{"in_shape": [null, 1], "layers": [{"type": "conv2d"}]}')

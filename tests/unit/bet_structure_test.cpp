@@ -218,6 +218,7 @@ TEST(Streaming, NoStepAllocatesNotEvenTheFirst) {
   num_allocations = 0;
   watching = true;
   for (int i = 0; i < 3; ++i) voice.step(x, y);
+  voice.reset();
   watching = false;
   EXPECT_EQ(num_allocations, 0);
 }

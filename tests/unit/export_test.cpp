@@ -34,6 +34,8 @@ template <class T> void expect_the_streams_bits(const nn::Layer& model, std::int
   for (const bool from_object : {false, true}) {
     const std::string what = files.targets.front() + (from_object ? " object" : " source");
     Exports<T> exports(files, from_object);
+    EXPECT_EQ(files.voice_bytes, exports.voice_bytes());
+    EXPECT_EQ(files.weight_bytes, exports.weights_bytes());
     void* voice = exports.new_voice();
     void* second = exports.new_voice();
     EXPECT_EQ(exports.init(voice, nullptr), 0);

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <filesystem>
 #include <string>
@@ -54,6 +55,57 @@ TEST_F(Files, HaveTheModeThatTheUmaskLeavesAndNeverSetIt) {
   EXPECT_EQ(mode_of(folder_ / "folder"), 0750u);
   EXPECT_EQ(mode_of(folder_ / "folder" / "inner"), 0640u);
   EXPECT_EQ(read_file(folder_ / "folder" / "inner", "test"), "bytes");
+}
+
+// A pipe or a device would become a regular file.
+TEST_F(Files, OnlyRegularOnesAreReplaced) {
+  const fs::path pipe = folder_ / "pipe", folder = folder_ / "folder", link = folder_ / "link", gone = folder_ / "gone";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  fs::create_directory(folder);
+  fs::create_symlink("pipe", link);
+  const auto refusal = [&](const fs::path& path) -> std::string {
+    try {
+      write_file_atomic(path, "bytes", "test");
+    } catch (const UserError& e) {
+      return e.what();
+    }
+    return "written";
+  };
+  const std::string requirement = "[test] what is replaced must be a regular file. Received: ";
+  EXPECT_EQ(refusal(pipe), requirement + pipe.string() + " (a pipe). Try: another name.");
+  EXPECT_EQ(refusal(link), requirement + pipe.string() + " (a pipe). Try: another name.");
+  EXPECT_EQ(refusal(folder), requirement + folder.string() + " (a folder). Try: a name in it.");
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  EXPECT_EQ(num_entries(), 3);
+  fs::create_symlink("there", gone);  // leads to a file that is made
+  EXPECT_EQ(refusal(gone), "written");
+  EXPECT_EQ(read_file(folder_ / "there", "test"), "bytes");
+}
+
+// Files that belong together are those of one time.
+TEST_F(Files, AreReplacedTogetherOrNotAtAll) {
+  for (const char* name : {"a", "b", "other", "stays"}) write_file_atomic(folder_ / name, "old", "test");
+  fs::create_directory(folder_ / "c");
+  EXPECT_THROW(
+      replace_files(folder_, {{"a", "new"}, {"b", "new"}, {"c", "new"}}, std::array<std::string, 1>{"other"}, "test"),
+      UserError);
+  EXPECT_EQ(num_entries(), 5);
+  for (const char* name : {"a", "b", "other", "stays"}) EXPECT_EQ(read_file(folder_ / name, "test"), "old") << name;
+  replace_files(folder_, {{"a", "new"}, {"b", "new"}}, std::array<std::string, 2>{"other", "b"}, "test");
+  EXPECT_EQ(num_entries(), 4);
+  for (const char* name : {"a", "b"}) EXPECT_EQ(read_file(folder_ / name, "test"), "new") << name;
+  EXPECT_EQ(read_file(folder_ / "stays", "test"), "old");
+}
+
+TEST_F(Files, FoldersMayBeNamedWithASlashBehind) {
+  const fs::path named = (folder_ / "folder").string() + "/";
+  write_folder_atomic(named, {{"inner", "bytes"}}, "test");
+  EXPECT_EQ(read_file(folder_ / "folder" / "inner", "test"), "bytes");
+  replace_folder_atomic(named, {{"other", "bytes"}}, "test");
+  EXPECT_EQ(read_file(folder_ / "folder" / "other", "test"), "bytes");
+  EXPECT_EQ(num_entries(), 1);
+  remove_folder_atomic(named);
+  EXPECT_EQ(num_entries(), 0);
 }
 
 TEST_F(Files, ThatAreReplacedLeaveNothingBeside) {

@@ -86,6 +86,55 @@ TEST(RtneuralFiles, MistakesAreNamed) {
       "with activation swish. Try: dense, gru, lstm, conv1d, prelu, batchnorm and activation.");
 }
 
+// Whatever cannot be read is named at once, though what comes before or after does not fit without it.
+TEST(RtneuralFiles, AllThatCannotBeReadIsNamed) {
+  EXPECT_EQ(
+      message_of(R"({"in_shape": [null, null, 1], "layers": [
+    {"type": "conv2d", "shape": [null, 8], "weights": []},
+    {"type": "dense", "shape": [null, 1], "activation": "swish", "weights": [[[1], [1], [1], [1], [1], [1], [1], [1]], [0]]},
+    {"type": "lstm", "activation": "relu", "shape": [null, 2], "weights": []},
+    {"type": "conv1d", "shape": [null, 1], "strides": [2], "padding": "same", "weights": []},
+    {"type": "flatten", "shape": [null, 1]}]})"),
+      "[rtneural] every layer must be one that can be read from amp.json. Received: layer 1 (conv2d); layer 2 "
+      "(dense) with activation swish; layer 3 (lstm) with activation relu; layer 4 (conv1d) with strides [2]; "
+      "layer 4 (conv1d) with padding \"same\"; layer 5 (flatten). Try: dense, gru, lstm, conv1d, prelu, batchnorm "
+      "and activation.");
+}
+
+TEST(RtneuralFiles, AnyNestingOfPrelusOneNumber) {
+  const auto with = [](const std::string& weights) {
+    return R"({"in_shape": [null, null, 3], "layers": [{"type": "prelu", "shape": [null, 3], "weights": [)" + weights +
+           "]}]}";
+  };
+  for (const char* one : {"0.25", "[0.25]", "[[0.25]]"})
+    EXPECT_EQ(parse_rtneural(with(one), "amp.json").params["0.weight"].at(2), 0.25) << one;
+  EXPECT_EQ(message_of(with("[1, 2]")),
+            "[rtneural] amp.json: layer 1 (prelu): weights[0] must be one number, or 3. Received: (2,).");
+}
+
+// The parser takes no stack for what is nested, and messages print it.
+TEST(RtneuralFiles, DeepNesting) {
+  const std::string open(200000, '['), close(200000, ']');
+  for (const char* before : {R"({"layers": [], "in_shape": )", R"({"in_shape": [1], "layers": [)"}) {
+    const std::string text = before + open + close + (std::string(before).ends_with('[') ? "]}" : "}");
+    EXPECT_EQ(
+        message_of(text),
+        "[rtneural] amp.json must be JSON. Received: more than 100 levels of nesting. Try: a file that RTNeural's "
+        "model_utils.save_model wrote.");
+  }
+}
+
+// Of what is long, messages show the beginning.
+TEST(RtneuralFiles, LongValuesAreCut) {
+  std::string numbers = "2";
+  for (int i = 0; i < 1000; ++i) numbers += ", 2";
+  EXPECT_EQ(
+      message_of(R"({"in_shape": [1], "layers": [{"type": "conv1d", "padding": [)" + numbers + "]}]}"),
+      "[rtneural] every layer must be one that can be read from amp.json. Received: layer 1 (conv1d) with padding "
+      "[2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2... Try: dense, gru, lstm, conv1d, prelu, "
+      "batchnorm and activation.");
+}
+
 TEST(RtneuralFiles, NumbersThatAreNotFinite) {
   const auto with = [](const std::string& layers) {
     return R"({"in_shape": [null, null, 1], "layers": [)" + layers + "]}";

@@ -113,6 +113,7 @@ TEST(Safetensors, HostileFiles) {
       {file_of("{"), "a header of valid JSON"},
       {file_of("{} x"), "a header of valid JSON"},
       {file_of("{\"\xff\":1}"), "a header of valid JSON"},
+      {file_of("{\"a\":" + std::string(200000, '[') + std::string(200000, ']') + "}"), "a header of valid JSON"},
       {file_of("{\"a\":1}"), "exactly dtype, shape and data_offsets"},
       {file_of("{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}"), "exactly dtype, shape and data_offsets"},
       {file_of("{\"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0],\"x\":1}}"), "exactly dtype"},

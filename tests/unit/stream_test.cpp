@@ -5,6 +5,7 @@
 
 #include "arrays.h"
 #include "compiled.h"
+#include "hotloop/cancel.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "hotloop/stream.h"
@@ -341,6 +342,27 @@ TEST(Stream, AVoiceKeepsItsStateAndReturnsToTheInitialOne) {
   first.reset();
   first.step(x, again);
   EXPECT_EQ(again[0], at_start);
+}
+
+// Who makes steps in real time could neither begin one again nor wait: what tells programs to end early does not reach voices.
+TEST(Stream, VoicesAreNotCancelled) {
+  const nn::Sequential model(nn::LSTM(I, H), nn::Linear(H, 1));
+  StreamOptions options;
+  for (const std::string& backend : {options.compile.backend, std::string("interp")}) {
+    options.batch = 64;  // tiles, between which programs look
+    options.compile.backend = backend;
+    const Stream stream(model, model.init(1), I, options);
+    Stream::Voice voice = stream.voice(), other = stream.voice();
+    const std::vector<float> x(64 * I, 0.5F);
+    std::vector<float> y(64, -7), wanted(64, -7);
+    for (int t = 0; t < 3; ++t) {
+      other.step(x, wanted);
+      if (t == 1) request_cancel();
+      voice.step(x, y);
+      clear_cancel();
+      EXPECT_EQ(y, wanted) << backend << " step " << t;
+    }
+  }
 }
 
 // As audio is processed: the numbers that come in are the ones that go out.

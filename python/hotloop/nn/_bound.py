@@ -59,19 +59,28 @@ class Bound:
                 has_time = any(_core.has_a_step(leaf.shape, leaf.dtype) for leaf in _core.tree_flatten(x)[0])
                 if not has_time and _core.tree_flatten(state)[0]:
                     raise _no_step(x)
-                y, after = run(weights, x, state)
-                return (without_time(y) if has_time else y), after
+                return one_step(weights, state, x)
             x = _core.to_tracer(x, "x")
             if x.ndim < 1:
                 raise _no_row(x)
             if x.ndim == 1 and x.dtype.kind == "f":
                 raise _core.UserError(f"[step] x must be (batch, features), one row a sequence. Received: {x._type}. Try: x[None] for one sequence.")
-            y, after = run(weights, _core.reshape(x, (x.shape[0], 1, *x.shape[1:])), state)
-            return without_time(y), after
+            return one_step(weights, state, _core.reshape(x, (x.shape[0], 1, *x.shape[1:])))
 
-        def without_time(y):
-            # A model that gives something for each step, (batch, time, ...), keeps the axis of time, which is 1 here.
-            return _core.reshape(y, (y.shape[0], *y.shape[2:])) if y.ndim > 2 and y.shape[1] == 1 else y
+        def one_step(weights, state, x):
+            y, after = run(weights, x, state)
+            # Many-to-many models keep the axis of time.
+            if y.ndim > 1 and y.shape[1] == 1 and keeps_time(weights, state, x):
+                y = _core.reshape(y, (y.shape[0], *y.shape[2:]))
+            return y, after
+
+        def keeps_time(weights, state, x):
+            # An axis of one step and one of one feature look alike: with two steps the first grows.
+            try:
+                y, _ = run(weights, map_inputs(lambda leaf, _: _core.concat([leaf, leaf], 1) if _core.has_a_step(leaf.shape, leaf.dtype) else leaf, x), state)
+                return y.ndim > 1 and y.shape[1] == 2
+            except Exception:  # whatever a module of one's own raises that takes one step alone
+                return False
 
         weights = (self.params, self.buffers)
         options = _core.options(flush_denormals=flush_denormals, dot_precision=dot_precision)

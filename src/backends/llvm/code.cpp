@@ -72,8 +72,12 @@ Value* Code::lane_numbers(llvm::Type* element, int lanes, std::int64_t stride) {
   return llvm::ConstantVector::get(numbers);
 }
 
-Value* Code::tail_mask(int lanes, Value* active) {
+Value* Code::tail_mask(int lanes, Value* active, std::int64_t most) {
   llvm::Type* i32 = b.getInt32Ty();
+  // A loop that is masked throughout counts what is left of its row, which may be more than 32 bits hold.
+  if (most > std::numeric_limits<std::int32_t>::max() && active->getType() != i32)
+    active =
+        b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, active, llvm::ConstantInt::getSigned(active->getType(), lanes));
   return b.CreateICmpSLT(lane_numbers(i32, lanes, 1), widen(b.CreateTrunc(active, i32), lanes));
 }
 

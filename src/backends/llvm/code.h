@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -68,7 +69,8 @@ class Code {
   Value* zero(DType dtype, int lanes) { return llvm::Constant::getNullValue(type(dtype, lanes)); }
   Value* widen(Value* value, int lanes);  // broadcasts a scalar
   Value* lane_numbers(llvm::Type* element, int lanes, std::int64_t stride);
-  Value* tail_mask(int lanes, Value* active);  // lanes 0..active-1
+  // Lanes 0..active-1, of all if there are more. `most`: active is never greater.
+  Value* tail_mask(int lanes, Value* active, std::int64_t most = std::numeric_limits<std::int64_t>::max());
   Value* offset(Value* pointer, std::int64_t bytes);
   Value* offset(Value* pointer, Value* index, std::int64_t scale_bytes);
 

@@ -213,7 +213,7 @@ void DotEmitter::row_blocks(const Tile& tile, const std::function<void(Value*, s
 }
 
 Value* DotEmitter::tail_of(const Tile& tile, int vector) {
-  if (tile.active != nullptr && vector + 1 == tile.vectors) return code_.tail_mask(lanes_, tile.active);
+  if (tile.active != nullptr && vector + 1 == tile.vectors) return code_.tail_mask(lanes_, tile.active, lanes_);
   if (vector + 1 < tile.vectors || tile.last_lanes == lanes_) return nullptr;
   return code_.tail_mask(lanes_, code_.i64(tile.last_lanes));
 }

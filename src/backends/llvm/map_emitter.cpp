@@ -283,7 +283,9 @@ class MapEmitter {
       if (end != nullptr) {
         Value* active = code_.b.CreateSub(end, start);
         const auto* known = llvm::dyn_cast<llvm::ConstantInt>(active);
-        if (known == nullptr || known->getSExtValue() < nest_.lanes) next.mask = code_.tail_mask(nest_.lanes, active);
+        if (known == nullptr || known->getSExtValue() < nest_.lanes)
+          next.mask =
+              code_.tail_mask(nest_.lanes, active, nest_.dims[static_cast<std::size_t>(nest_.vector_dim)].extent);
       }
       points.push_back(std::move(next));
     }
@@ -510,7 +512,8 @@ class MapEmitter {
     const auto rows = static_cast<std::size_t>(nest_.vector_dim);
     const std::int64_t length = nest_.dims[rows + 1].extent;
     Value* const active = limit == nullptr ? nullptr : code_.b.CreateSub(limit, first);
-    Value* const mask = active == nullptr ? nullptr : code_.tail_mask(nest_.lanes, active);
+    const std::int64_t most = nest_.dims[rows].extent;
+    Value* const mask = active == nullptr ? nullptr : code_.tail_mask(nest_.lanes, active, most);
     std::vector<Values> numbers(static_cast<std::size_t>(nest_.finish - nest_.body_end));  // by reduction
     std::vector<Values> factors(numbers.size());                                           // of Fma
     for (std::int64_t v = 0; v < length; ++v) {
@@ -521,7 +524,7 @@ class MapEmitter {
                                         nest_.groups[g].coefficients[rows + 1] * bytes_of(nest_.groups[g].dtype));
       if (active != nullptr) {
         Value* left = code_.b.CreateSub(code_.b.CreateMul(active, code_.i64(length)), code_.i64(v * nest_.lanes));
-        next.mask = code_.tail_mask(nest_.lanes, left);
+        next.mask = code_.tail_mask(nest_.lanes, left, most * length);
       }
       at_number_->instrs(next, 0, nest_.body_end, nest_.lanes);
       for (std::size_t r = 0; r < numbers.size(); ++r) {

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <array>
+
 #include "cli/command.h"
 #include "cli/imported_model.h"
 #include "cli/job_options.h"
@@ -53,18 +55,13 @@ Exported read_model_to_export(const std::filesystem::path& path) {
   return {imported.model, imported.params, {}, imported.features, ""};
 }
 
-// Into a folder that is there, whose other files stay; an object that is not made for these targets goes.
-void replace_files(const std::filesystem::path& folder, const io::NamedBytes& files, const std::string& name) {
-  std::filesystem::remove(folder / (name + ".o"));
-  for (const auto& [file, bytes] : files) io::write_file_atomic(folder / file, bytes, "export");
-}
-
 void export_run(const ExportCommand& options) {
+  const std::filesystem::path out = io::without_slash(options.out);
   std::error_code none;
-  if (std::filesystem::equivalent(options.out, options.run, none))
-    throw UserError("export", "the folder to write must be another one than the model's", options.out, "another name");
-  const bool replace = options.overwrite && std::filesystem::is_directory(options.out);
-  if (!replace) io::refuse_existing(options.out, "export", "another name, or --overwrite");  // before the work
+  if (std::filesystem::equivalent(out, options.run, none))
+    throw UserError("export", "the folder to write must be another one than the model's", out.string(), "another name");
+  const bool replace = options.overwrite && std::filesystem::is_directory(out);
+  if (!replace) io::refuse_existing(out, "export", "another name, or --overwrite");  // before the work
   const Exported exported = read_model_to_export(options.run);
   ExportOptions made;
   made.name = options.name;
@@ -74,28 +71,27 @@ void export_run(const ExportCommand& options) {
   io::NamedBytes written = {{options.name + ".h", files.header}, {options.name + ".c", files.source}};
   if (!files.object.empty()) written.emplace_back(options.name + ".o", files.object);
   if (!exported.preparation.empty()) written.emplace_back("preparation.json", exported.preparation);
-  if (replace)
-    replace_files(options.out, written, options.name);
+  if (replace)  // an object that is not made for these targets goes
+    io::replace_files(out, written, std::array{options.name + ".o"}, "export");
   else
-    io::write_folder_atomic(options.out, written, "export");
-  const std::int64_t voice = files.scratch_bytes + 2 * files.state_bytes;
+    io::write_folder_atomic(out, written, "export");
   if (options.json)
-    print_json({{"out", options.out},
+    print_json({{"out", out.string()},
                 {"name", options.name},
                 {"targets", files.targets},
                 {"features", exported.features},
                 {"weight_bytes", files.weight_bytes},
-                {"voice_bytes", voice}});
+                {"voice_bytes", files.voice_bytes}});
   else
     fmt::print(
         "{0}/{1}.h, {1}.c{2} written for {3}:\n"
         "{4}\n"
         "{5}\n"
         "  cc {6} -c {1}.c\n",
-        options.out, options.name, files.object.empty() ? "" : fmt::format(" and {}.o", options.name),
+        out.string(), options.name, files.object.empty() ? "" : fmt::format(" and {}.o", options.name),
         fmt::join(files.targets, ", "),
         wrapped(fmt::format("{} bytes of weights, {} a voice. The step takes {} {}.", grouped(files.weight_bytes),
-                            grouped(voice), exported.features,
+                            grouped(files.voice_bytes), exported.features,
                             (exported.preparation.empty() ? std::string() : "prepared ") +
                                 (exported.features == 1 ? "feature" : "features") +
                                 (exported.preparation.empty() ? "" : "; preparation.json tells how they are made")),

@@ -4,6 +4,7 @@
 #include "cli/imported_model.h"
 #include "cli/report.h"
 #include "hotloop/rtneural.h"
+#include "io/files.h"
 
 namespace hotloop::cli {
 namespace {
@@ -18,14 +19,15 @@ void import_model(const ImportCommand& options) {
   std::int64_t numbers = 0;
   found.params.for_each([&](const std::string&, const Array& leaf) { numbers += leaf.size(); });
   const std::string origin = std::filesystem::path(options.file).filename().string() + ", a model of RTNeural";
-  write_imported_model(options.out, found.params, found.features, found.toml, origin);
+  const std::filesystem::path out = io::without_slash(options.out);
+  write_imported_model(out, found.params, found.features, found.toml, origin);
   if (options.json)
-    print_json({{"out", options.out}, {"features", found.features}, {"parameters", numbers}});
+    print_json({{"out", out.string()}, {"features", found.features}, {"parameters", numbers}});
   else
     fmt::print(
         "{0}/model.toml and model.safetensors written: input of width {1}, {2} parameters.\n"
         "As plain C: hotloop export {0} -o {0}_c\n",
-        options.out, found.features, grouped(numbers));
+        out.string(), found.features, grouped(numbers));
 }
 
 }  // namespace
