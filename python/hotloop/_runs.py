@@ -38,6 +38,10 @@ def load_run(folder):
     config.toml, preparation.json and model.safetensors. UserError for a folder without them, and for parameters of another model.
     """
     folder = os.fspath(folder)
+    # As long as a run has no model, the one that it replaces stays in there.
+    replaced = os.path.join(folder, ".replaced")
+    if not os.path.isfile(os.path.join(folder, "model.safetensors")) and all(os.path.isfile(os.path.join(replaced, name)) for name in _FILES):
+        folder = replaced
     absent = [name for name in _FILES if not os.path.isfile(os.path.join(folder, name))]
     if absent:
         meant = "hl.from_rtneural(file), of the file that it was imported from" if os.path.isfile(os.path.join(folder, "model.toml")) else 'the folder that training named at its end, "runs/demand" say'

@@ -103,6 +103,17 @@ def test_a_folder_written_here(tmp_path):
     np.testing.assert_array_equal(hl.predict(loaded, params, samples.test), hl.predict(model, model.init(4), samples.test))
 
 
+def test_a_run_that_is_being_replaced(tmp_path):
+    model = hl.nn.Sequential(hl.nn.LSTM(2, 3), hl.nn.Last(), hl.nn.Linear(3, 1))
+    layers = '[[model]]\ntype = "lstm"\nhidden = 3\n[[model]]\ntype = "last"\n[[model]]\ntype = "linear"\nunits = 1\n'
+    (tmp_path / ".replaced").mkdir()
+    folder_of(tmp_path / ".replaced", model, model.init(4), layers)
+    folder_of(tmp_path, model, model.init(5), layers)
+    np.testing.assert_array_equal(hl.load_run(tmp_path).params["2"]["weight"], model.init(5)["2"]["weight"])
+    (tmp_path / "model.safetensors").unlink()
+    np.testing.assert_array_equal(hl.load_run(tmp_path).params["2"]["weight"], model.init(4)["2"]["weight"])
+
+
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda run: pickle.loads(pickle.dumps(run))], ids=["deepcopy", "pickle"])
 def test_a_run_is_copied_and_pickled(tmp_path, again):
     model = hl.nn.Sequential(hl.nn.LSTM(2, 3), hl.nn.Last(), hl.nn.Linear(3, 1))

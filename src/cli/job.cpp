@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cli/data_config.h"
+#include "cli/run_folder.h"
 #include "core/denormals.h"
 #include "core/nearest.h"
 #include "hotloop/error.h"
@@ -217,7 +218,7 @@ Job parse_job(const JobSource& source, const std::optional<std::filesystem::path
   for (const Assignment& assignment : source.assignments) file.set(assignment.text, assignment.given_as);
   Job job;
   const auto data_file = [&](const std::string& given) {
-    return source.data_file ? *source.data_file : named_file(source.path.parent_path(), given);
+    return source.data_file ? *source.data_file : named_file(RunFolder(source.path.parent_path()).home(), given);
   };
   DataConfig data = read_data_config(file, [&](const std::string& given) {
     return shown_from ? seen_from(*shown_from, data_file(given)).string() : given;

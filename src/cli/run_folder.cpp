@@ -1,6 +1,8 @@
 #include "cli/run_folder.h"
 
+#include <fmt/format.h>
 #include <algorithm>
+#include <cstdio>
 #include <optional>
 #include <utility>
 
@@ -23,8 +25,16 @@ void RunFolder::check_run() const {
                   "a folder that `hotloop train` wrote, e.g. runs/demand");
 }
 
-void RunFolder::check_model() const {
-  if (fs::exists(model())) return;
+bool RunFolder::holds_model() const { return fs::exists(model()); }
+
+RunFolder RunFolder::trained() const {
+  check_run();
+  if (holds_model()) return *this;
+  if (is_outdone()) {
+    fmt::print(stderr, "{} has completed no epoch yet: of the run that it replaces, {}\n", path_.string(),
+               aside().string());
+    return RunFolder(aside());
+  }
   const bool diverged = read_metrics().value("status", "") == "non_finite_loss";
   throw UserError(
       "run", "RUN must have completed an epoch, whose parameters are in " + model().filename().string(),
@@ -79,7 +89,11 @@ void RunFolder::remove_run() const {
 // part of the run that it stands beside.
 
 void RunFolder::set_aside() const {
-  if (fs::exists(aside())) bring_back();
+  // Of a run that is not over and the one that it was to replace, one stays.
+  if (is_outdone())
+    bring_back();
+  else
+    drop_aside();
   try {
     fs::create_directory(aside());
     for (const fs::path& file : files()) fs::rename(file, aside() / file.filename());
@@ -105,8 +119,14 @@ void RunFolder::drop_aside() const {
   if (fs::exists(aside())) io::remove_folder_atomic(aside());
 }
 
+bool RunFolder::is_outdone() const { return RunFolder(aside()).holds_model() && !holds_model(); }
+
 void RunFolder::recover() const {
-  if (fs::exists(aside()) && !(holds_run() && RunFolder(aside()).holds_run())) bring_back();
+  if (!fs::exists(aside())) return;
+  if (!holds_run() || !RunFolder(aside()).holds_run())
+    bring_back();
+  else if (holds_model())
+    drop_aside();
 }
 
 void RunFolder::put_right() const {

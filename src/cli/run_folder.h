@@ -8,7 +8,7 @@
 //   history.csv          one line an epoch; events.out.tfevents.* the same for TensorBoard
 //   metrics.json         the results, and where they were computed and in what time
 //   loss.svg forecast.svg report.html       pictures, and one page with everything
-//   .replaced/           the run that was there before, until the first epoch of the one that replaces it is over
+//   .replaced/           the run that was there before, until the one that replaces it has a model
 //
 // A program that is killed leaves all of these whole, as they were at some time before.
 #pragma once
@@ -27,6 +27,8 @@ class RunFolder {
  public:
   explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
   const std::filesystem::path& path() const { return path_; }
+  // What the paths in config.toml are seen from: of a run that is aside the folder that it had.
+  std::filesystem::path home() const { return path_.filename() == replaced ? path_.parent_path() : path_; }
   std::filesystem::path config() const { return path_ / "config.toml"; }
   std::filesystem::path model() const { return path_ / "model.safetensors"; }
   std::filesystem::path preparation() const { return path_ / "preparation.json"; }
@@ -39,8 +41,10 @@ class RunFolder {
   bool holds_run() const;  // whether there is a configuration
   // UserError with what there is instead, unless holds_run().
   void check_run() const;
-  // UserError unless there are parameters of an epoch.
-  void check_model() const;
+  // Whether there are parameters of an epoch.
+  bool holds_model() const;
+  // The run to work with: this one once it holds a model, before that the one aside, of which it tells on stderr. UserError if neither does.
+  RunFolder trained() const;
   // Whether there is nothing in it, but for what a killed program left of a file, or no such folder.
   bool is_vacant() const;
   // UserError unless a new run may be written to it: it is vacant, or holds a run that is to be replaced.
@@ -50,11 +54,14 @@ class RunFolder {
   // Deletes what a run leaves behind, and nothing else.
   void remove_run() const;
 
-  // The run makes way for another one, and comes back in its place or goes for good. A program that is killed in between loses none of it:
-  // recover() takes the one of the two that is whole.
+  // The run makes way for another one, and comes back in its place or goes for good; one with a model not before the other one has its own.
   void set_aside() const;
   void bring_back() const;
   void drop_aside() const;
+  // Whether there is one aside that holds a model, as the one in its place does not.
+  bool is_outdone() const;
+  std::filesystem::path aside() const { return path_ / replaced; }
+  // What a program that was killed had begun of this is brought to its end.
   void recover() const;
   // The same for whoever comes by and does not hold the folder; nothing while a training does.
   void put_right() const;
@@ -64,9 +71,9 @@ class RunFolder {
   data::Preparation read_preparation() const;
 
  private:
-  std::filesystem::path aside() const { return path_ / ".replaced"; }
-  std::vector<std::filesystem::path> files()
-      const;  // that there are of the run, checkpoints' folder too; config.toml last
+  static constexpr const char* replaced = ".replaced";
+  // That there are of the run, checkpoints' folder too; config.toml last.
+  std::vector<std::filesystem::path> files() const;
 
   std::filesystem::path path_;
 };

@@ -181,6 +181,24 @@ class Faults(Case):
 
         self.fail_at_operations_on_files("full", check_ended)
 
+    @unittest.skipUnless(sys.platform == "linux", "preloads a library")
+    def test_a_run_that_is_being_replaced_can_be_read_at_any_time(self):
+        for how in ["kill", "full"]:
+            at = 1
+            while True:
+                run = shutil.copytree(self.folder / "reference", self.folder / f"replaced_{how}_{at}")
+                result = subprocess.run([HOTLOOP, "train", self.config, "--out", run, "--overwrite", "--epochs", "1", "--seed", "3", *SETTINGS],
+                                        capture_output=True, text=True, timeout=120,
+                                        env=self.environment(LD_PRELOAD=FAIL_IO, HOTLOOP_FAIL_AT=str(at), HOTLOOP_FAIL_HOW=how))
+                if result.returncode == 0:  # there are fewer operations
+                    break
+                evaluated = self.run_hotloop("eval", run)
+                self.assertEqual(evaluated.returncode, 0, f"{how} at {at}: {evaluated.stderr}")
+                shutil.rmtree(run)
+                at += self.STRIDE
+            self.assertGreater(at, 40)
+            self.assertFalse((run / ".replaced").exists())
+
     def test_a_full_disk_leaves_a_finished_run_as_it_was(self):
         run = self.folder / "finished"
         self.assertEqual(self.train(run).returncode, 0)

@@ -3,6 +3,7 @@
 
 usage: outputs_test.py HOTLOOP [unittest arguments]
 """
+import json
 import os
 import pathlib
 import shutil
@@ -107,26 +108,69 @@ class Overwriting(RunCase):
                                                 "Try: another --out, or a copy of it elsewhere.\n")
             self.unchanged()
 
-    def test_a_killed_training_is_put_right(self):
-        run = self.folder / "runs" / "killed"
-        self.assertEqual(hotloop("train", "job.toml", "--out", run, cwd=self.folder).returncode, 0)
-        before = contents(run)
-        # An epoch that never ends: the oracle is slow.
-        process = start("train", "job.toml", "--out", run, "--overwrite", "--set", "model.0.hidden=200", cwd=self.folder)
-        while not (run / ".replaced" / "config.toml").exists():
+    def test_moves_that_were_killed_are_put_right(self):
+        whole = sorted(self.run_folder.iterdir(), key=lambda p: (p.name == "config.toml", p.name))
+        for moved in [0, 1, len(whole) - 1, len(whole)]:
+            for command in [["train", "job.toml", "--out", "runs/moved", "--overwrite", "--set", "train.metric=accuracy"], ["eval", "runs/moved"]]:
+                run = shutil.copytree(self.run_folder, self.folder / "runs" / "moved")
+                (run / ".replaced").mkdir()
+                for file in whole[:moved]:
+                    (run / file.name).rename(run / ".replaced" / file.name)
+                result = hotloop(*command, cwd=self.folder)
+                self.assertEqual(result.returncode, 2 if command[0] == "train" else 0, result.stderr)
+                self.assertTrue(contents(run) == self.before)
+                shutil.rmtree(run)
+
+    def in_the_first_epoch(self, run):
+        """A training that replaces the run, which has taken a step of its first epoch. The oracle is slow."""
+        process = start("train", "job.toml", "--out", run, "--overwrite", "--epochs", 1, "--seed", 3, "--set", "model.0.hidden=60",
+                        "--set", "checkpoint.every_steps=1", cwd=self.folder)
+        while not (run / ".replaced" / "config.toml").exists() or not list((run / "checkpoints").glob("step-*")):
             self.assertIsNone(process.poll())
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        killed = shutil.copytree(run, self.folder / "runs" / "read")
-        for command in [["train", "job.toml", "--out", run, "--overwrite", "--set", "train.metric=accuracy"], ["eval", killed]]:
-            result = hotloop(*command, cwd=self.folder)
-            self.assertEqual(result.returncode, 2 if command[0] == "train" else 0, result.stderr)
-        for folder in run, killed:
-            self.assertEqual(sorted(contents(folder)), sorted(before))
-            self.assertTrue(contents(folder) == before)
-        self.assertEqual(hotloop("train", "job.toml", "--out", run, "--overwrite", "--seed", 3, cwd=self.folder).returncode, 0)
-        self.assertFalse((run / ".replaced").exists())
-        self.assertNotEqual((run / "model.safetensors").read_bytes(), before[pathlib.Path("model.safetensors")])
+        return process
+
+    def test_a_run_stays_until_an_epoch_of_the_next_is_over(self):
+        of_old = {command: hotloop(*command, cwd=self.folder).stdout for command in [("eval", "runs/job"), ("predict", "runs/job", "series.csv")]}
+        for number, status in [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)]:
+            run = shutil.copytree(self.run_folder, self.folder / "runs" / f"ended{number}")
+            process = self.in_the_first_epoch(run)
+            process.send_signal(number)
+            out, error = process.communicate(timeout=60)
+            self.assertEqual((process.returncode, error), (status, ""))
+            if number == signal.SIGINT:
+                self.assertIn(f"Until an epoch is over, the run that it replaces stays in {run}/.replaced.\n", out)
+            unfinished = contents(run)
+            for (name, _, *table), wanted in of_old.items():
+                result = hotloop(name, run, *table, cwd=self.folder)
+                self.assertEqual((result.returncode, result.stdout), (0, wanted.replace("runs/job", f"{run}/.replaced")), result.stderr)
+                self.assertIn(f"{run} has completed no epoch yet: of the run that it replaces, {run}/.replaced\n", result.stderr)
+            self.assertIn(f"Replaces {run}/.replaced, once an epoch is over\n", hotloop("inspect", run).stdout)
+            self.assertTrue(contents(run) == unfinished)
+            other = shutil.copytree(run, self.folder / "runs" / f"other{number}")
+            # The one that is kept for a third is the one with a model.
+            result = hotloop("train", "job.toml", "--out", other, "--overwrite", "--set", "optimizer.learning_rate=1e30", cwd=self.folder)
+            self.assertEqual(result.returncode, 2, result.stdout)
+            self.assertTrue(contents(other) == self.before)
+            result = hotloop("train", "--resume", run, cwd=self.folder)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn("going on after step ", result.stdout)
+            self.assertFalse((run / ".replaced").exists())
+            self.assertNotEqual((run / "model.safetensors").read_bytes(), self.before[pathlib.Path("model.safetensors")])
+
+    def test_a_run_that_diverges_at_once_makes_way_for_the_old_one(self):
+        run = shutil.copytree(self.run_folder, self.folder / "runs" / "diverged")
+        result = hotloop("train", "job.toml", "--out", run, "--overwrite", "--set", "optimizer.learning_rate=1e30", "--json", cwd=self.folder)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertEqual(json.loads(result.stdout)["status"], "non_finite_loss")
+        self.assertIn(f"{run} is the run again that was to be replaced.\n", result.stderr)
+        self.assertTrue(contents(run) == self.before)
+
+    def test_a_run_that_has_been_replaced_goes(self):
+        run = shutil.copytree(self.run_folder, self.folder / "runs" / "replaced")
+        shutil.copytree(run, run / ".replaced")  # killed between its first model and that
+        (run / ".replaced" / "model.safetensors").write_text("old")
+        self.assertEqual(hotloop("eval", run, cwd=self.folder).returncode, 0)
+        self.assertTrue(contents(run) == self.before)
 
     def test_new(self):
         table = self.folder / "mine.csv"

@@ -88,8 +88,9 @@ class Predict(RunCase):
             result = hotloop("predict", "runs/job", "own.csv", "-o", out, "--overwrite", cwd=self.folder)
             self.assertEqual((result.returncode, result.stderr), (
                 2, f"hotloop: [predict] the output must be another file than the inputs. Received: {out}, which is own.csv. Try: another name.\n"))
-        result = hotloop("predict", "runs/job", "own.csv", "-o", "runs/job/config.toml", "--overwrite", cwd=self.folder)
-        self.assertIn("the output must be another file than the inputs", result.stderr)
+        (self.folder / "hard.toml").hardlink_to(self.run_folder / "config.toml")
+        result = hotloop("predict", "runs/job", "own.csv", "-o", "hard.toml", "--overwrite", cwd=self.folder)
+        self.assertIn("the output must be another file than the inputs. Received: hard.toml, which is runs/job/config.toml.", result.stderr)
         self.assertEqual(table.read_text(), text)
 
     def test_a_file_is_replaced_only_where_that_is_wanted(self):
@@ -112,7 +113,7 @@ class Predict(RunCase):
         before = {p: p.read_bytes() for p in self.run_folder.rglob("*") if p.is_file()}
         (self.folder / "link").symlink_to("runs/job")
         (self.folder / "link.json").symlink_to("runs/job/metrics.json")
-        for out in ["runs/job/metrics.json", "runs/../runs/job/baselines.json", "runs/job/new.csv", "runs/job/checkpoints/new.csv", "link/new.csv", "link.json"]:
+        for out in ["runs/job/config.toml", "runs/job/metrics.json", "runs/../runs/job/baselines.json", "runs/job/new.csv", "runs/job/checkpoints/new.csv", "link/new.csv", "link.json"]:
             for overwrite in [[], ["--overwrite"]]:
                 result = hotloop("predict", "runs/job", "series.csv", "-o", out, *overwrite, cwd=self.folder)
                 self.assertEqual((result.returncode, result.stderr), (

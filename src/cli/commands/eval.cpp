@@ -23,8 +23,6 @@ std::optional<std::vector<train::Ridge>> stored_ridges(const RunFolder& folder, 
 }
 
 void evaluate_run(const RunFolder& folder, JobSource source, bool json) {
-  folder.check_run();
-  folder.check_model();
   source.path = folder.config();
   const Job job = read_job(source);
   const ordered_json metrics = folder.read_metrics();
@@ -94,7 +92,7 @@ void command_eval(CLI::App& app) {
   command->add_option("RUN", *path, "folder of a run, e.g. runs/demand")->required();
   add_run_overrides(*command, source);
   command->add_flag("--json", *json, "print the results as JSON");
-  command->callback([path, source, json] { evaluate_run(RunFolder(*path), *source, *json); });
+  command->callback([path, source, json] { evaluate_run(RunFolder(*path).trained(), *source, *json); });
 }
 
 }  // namespace hotloop::cli

@@ -30,8 +30,6 @@ struct Exported {
 };
 
 Exported read_run(const RunFolder& folder) {
-  folder.check_run();
-  folder.check_model();
   JobSource source;
   source.path = folder.config();
   const Job job = read_job(source);
@@ -50,7 +48,7 @@ Exported read_run(const RunFolder& folder) {
 
 Exported read_model_to_export(const std::filesystem::path& path) {
   const RunFolder folder{path};
-  if (folder.holds_run() || !holds_imported_model(path)) return read_run(folder);
+  if (folder.holds_run() || !holds_imported_model(path)) return read_run(folder.trained());
   const ImportedModel imported = read_imported_model(path);
   return {imported.model, imported.params, {}, imported.features, ""};
 }

@@ -139,6 +139,7 @@ void inspect_run(const RunFolder& folder, bool json) {
   fmt::print("Status   {}\n", metrics.contains("status") ? metrics["status"].get<std::string>() : "not ended yet");
   if (metrics.contains("test") && metrics["test"].is_number())
     fmt::print("Test     {} {}\n", job.fit.metric.name(), score_text(metrics["test"].get<double>()));
+  if (folder.is_outdone()) fmt::print("Replaces {}, once an epoch is over\n", folder.aside().string());
   fmt::print("Data     {}, {} {}, {} inputs\n", job.data_file.string(),
              job.recipe.targets.size() == 1 ? "target" : "targets", fmt::join(job.recipe.targets, ", "),
              job.recipe.inputs.size());

@@ -159,10 +159,9 @@ class Lines {
 // That nothing is lost to the output, nor of what else the run holds.
 void check_out(const PredictOptions& options, const RunFolder& run) {
   if (!options.to_file()) return;
-  const std::array<std::filesystem::path, 4> inputs = {options.table, run.config(), run.preparation(), run.model()};
-  check_output_file("predict", options.out, inputs, true);
-  if (lies_in(options.out, run.path()))
+  if (lies_in(options.out, options.run))
     throw UserError("predict", "the output must lie outside of the run's folder", options.out, "another folder");
+  const std::array<std::filesystem::path, 4> inputs = {options.table, run.config(), run.preparation(), run.model()};
   check_output_file("predict", options.out, inputs, options.overwrite);
 }
 
@@ -245,9 +244,7 @@ std::string left_out_rows(const data::Recipe& recipe, const data::Applied& appli
 }
 
 void predict(const PredictOptions& options) {
-  const RunFolder folder{std::filesystem::path(options.run)};
-  folder.check_run();
-  folder.check_model();
+  const RunFolder folder = RunFolder(options.run).trained();
   check_out(options, folder);
   JobSource source = *options.source;
   source.path = folder.config();

@@ -129,7 +129,7 @@ class Training {
         tell_finished();
         return;
       }
-      if (!created_) fit_baselines();
+      if (!is_new()) fit_baselines();
       announce();
       signal_status = fit_model();
     } catch (const std::exception& e) {
@@ -138,7 +138,6 @@ class Training {
       if (!began_ || (!worth_keeping_ && is_of_metric(e))) take_back();
       throw;
     }
-    folder_.drop_aside();
     first_epoch_->finish();
     if (run_.status == Status::NonFiniteLoss) {
       std::fflush(out_);
@@ -150,31 +149,38 @@ class Training {
     if (run_.status == Status::Stopped) {
       write_metrics();
       fmt::print(out_, "Go on with: hotloop train --resume {}\n", folder_.path().string());
+      if (folder_.is_outdone())
+        fmt::print(out_, "Until an epoch is over, the run that it replaces stays in {}.\n", folder_.aside().string());
       throw ExitCode{signal_status};
     }
     const bool usable = run_.best_epoch > 0;
-    if (usable) train::save_model(folder_.model(), run_.params, run_.buffers);
+    if (usable) keep_model(run_.params, run_.buffers);
     if (usable) test();
     // Without a further step, what is missing of a run that was killed: its configuration's, not one's that no step was taken with.
-    if (!config_written_ && !std::filesystem::exists(folder_.baselines()) && has_this_configuration())
+    if (!is_new() && !began_ && !std::filesystem::exists(folder_.baselines()) && has_this_configuration())
       write_baselines();
     write_metrics();
     if (usable) write_report();
     print_report();
+    if (folder_.is_outdone()) {
+      folder_.bring_back();
+      fmt::print(out_, "{} is the run again that was to be replaced.\n", folder_.path().string());
+    }
     if (run_.status == Status::NonFiniteLoss) throw ExitCode{exit_user_error};
   }
 
  private:
+  bool is_new() const { return options_.resume.empty(); }
+
   void prepare_folder() {
-    created_ = options_.resume.empty();
-    if (created_) {
+    if (is_new()) {
       fit_baselines();
       claim_folder_for_run();
     }
     io::remove_temporaries(folder_.path());
     job_.fit.checkpoint.folder = folder_.checkpoints();
     const std::string preparation = samples_.preparation().json();
-    if (created_) {
+    if (is_new()) {
       write_config();
       folder_.write(folder_.preparation(), preparation);
       return;
@@ -199,14 +205,12 @@ class Training {
     ClaimedFolder claimed =
         options_.numbers_runs() ? claim_next_folder(folder_.path()) : claim_folder(folder_.path(), options_.overwrite);
     folder_ = claimed.folder;
-    lock_.emplace(std::move(claimed.lock));
-    made_folder_ = claimed.made;
     for (const std::filesystem::path& input : {options_.source->path, job_.data_file})
       if (folder_.owns(input))
         throw UserError("run", "a run that is replaced must not hold what the new one is made from", input.string(),
                         "another --out, or a copy of it elsewhere");
     if (folder_.holds_run()) folder_.set_aside();
-    claimed_ = true;
+    claimed_.emplace(std::move(claimed));
   }
 
   // What this program wrote goes, and a run that made way for it is there again.
@@ -215,7 +219,7 @@ class Training {
     folder_.remove_run();
     folder_.recover();
     std::error_code not_empty;
-    if (made_folder_) std::filesystem::remove(folder_.path(), not_empty);
+    if (claimed_->made) std::filesystem::remove(folder_.path(), not_empty);
   }
 
   bool is_of_metric(const std::exception& thrown) const {
@@ -230,7 +234,7 @@ class Training {
   void fit_baselines() { ridges_ = fit_ridges(job_, samples_); }
 
   bool has_this_configuration() const {
-    return io::read_file(folder_.config(), "run") == text_for_folder(*options_.source, folder_.path());
+    return io::read_file(folder_.config(), "run") == text_for_folder(*options_.source, folder_.home());
   }
 
   // Whether there is nothing left to do: this very configuration, its results and the report were written, one after the other, and no step
@@ -269,12 +273,11 @@ class Training {
   // A run that is gone on with keeps its configuration, and what was fitted for its baselines, until a step was taken with the new one,
   // which may not fit.
   void write_config() {
-    if (std::exchange(config_written_, true)) return;
     // Ridges of another configuration go before it comes: a kill in between leaves none, which the next step makes up for.
     const bool same = std::filesystem::exists(folder_.baselines()) &&
                       io::read_file(folder_.baselines(), "run") == print_ridges(job_, ridges_);
     if (!same) std::filesystem::remove(folder_.baselines());
-    folder_.write(folder_.config(), text_for_folder(*options_.source, folder_.path()));
+    folder_.write(folder_.config(), text_for_folder(*options_.source, folder_.home()));
     if (!same) write_baselines();
   }
 
@@ -307,9 +310,8 @@ class Training {
     const StopSignals signals;
     job_.fit.stop = &signals.stop();
     job_.fit.on_progress = [&](const train::Progress& progress) {
-      began_ = true;
+      if (!std::exchange(began_, true) && !is_new()) write_config();
       if (progress.epoch_done) worth_keeping_ = true;
-      write_config();
       first_epoch_->update(progress);
       log_->update(progress);
       bar.update(progress);
@@ -317,15 +319,19 @@ class Training {
     // The best parameters so far are there for whoever looks, or for whoever has to do with them after a crash.
     job_.fit.checkpoint.on_written = [&](const train::TrainingState& state) {
       if (state.num_steps > 0) worth_keeping_ = true;
-      if (state.epoch > 1) folder_.drop_aside();
-      if (state.best_epoch > 0 && state.best_epoch != written_best_) {
-        train::save_model(folder_.model(), state.best_params, state.best_buffers);
-        written_best_ = state.best_epoch;
-      }
+      if (state.best_epoch == 0 || state.best_epoch == written_best_) return;
+      keep_model(state.best_params, state.best_buffers);
+      written_best_ = state.best_epoch;
     };
     run_ = fit(model_, samples_.train(), samples_.validation(), job_.fit);
     bar.end_line();
     return signals.exit_status();
+  }
+
+  // With a model of its own the run has replaced another one.
+  void keep_model(const Tree<Array>& params, const Tree<Array>& buffers) const {
+    train::save_model(folder_.model(), params, buffers);
+    folder_.drop_aside();
   }
 
   void test() {
@@ -485,11 +491,10 @@ class Training {
   std::vector<train::Ridge> ridges_;
   std::optional<TrainingLog> log_;
   std::optional<FirstEpoch> first_epoch_;
-  bool created_ = false, began_ = false;        // the run by this program; its first step
-  bool claimed_ = false, made_folder_ = false;  // the folder by this program, for a run of its own
+  std::optional<ClaimedFolder> claimed_;  // for a new run, once it is prepared
+  bool began_ = false;                    // this program took a step
   // An epoch, or a checkpoint after a step, of which the thread that writes them tells.
   std::atomic<bool> worth_keeping_{false};
-  bool config_written_ = false;
   std::int64_t written_best_ = 0;
   train::FitResult run_;
   Evaluation test_;
