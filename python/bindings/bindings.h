@@ -20,7 +20,6 @@ inline nb::object checked(PyObject* made) {
 void bind_errors(nb::module_& m);
 // Makes the exception that is being handled Python's, for functions that nanobind does not wrap.
 void set_python_error() noexcept;
-void bind_gil(nb::module_& m);
 void bind_array(nb::module_& m);
 void bind_trees(nb::module_& m);
 void bind_tracer(nb::module_& m);

@@ -72,6 +72,12 @@ Tree<Value> value_tree(nb::handle tree, const std::string& what) {
   return named_tree(what, structure, values);
 }
 
+Tree<Value> numbered(const std::vector<Value>& values) {
+  Tree<Value> tree;
+  for (std::size_t i = 0; i < values.size(); ++i) tree.set(std::to_string(i), values[i]);
+  return tree;
+}
+
 nb::object to_dicts(const Tree<Array>& tree) {
   return to_dicts(tree, [](const Array& array) { return to_python(array); });
 }

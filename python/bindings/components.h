@@ -38,6 +38,12 @@ template <class Def> nb::tuple definition(const Def& def) {
   return nb::make_tuple(nb::str(def.name.c_str()), nb::str(def.summary.c_str()), parameters);
 }
 
+template <class Defs> nb::list definitions(const Defs& defs) {
+  nb::list all;
+  for (const auto& def : defs) all.append(definition(def));
+  return all;
+}
+
 // Keyword arguments as a component's checked settings.
 template <class Def> Config config_of(const Def& def, nb::dict settings);
 
@@ -56,6 +62,8 @@ nn::Init init_of(nb::handle name);
 // Python trees as Trees: any tree for values and arrays, nested dicts on the way back.
 Tree<Array> array_tree(nb::handle tree, const std::string& what);
 Tree<Value> value_tree(nb::handle tree, const std::string& what);
+// The children "0", "1", ... of a tree whose names nobody sees.
+Tree<Value> numbered(const std::vector<Value>& values);
 // A model's input: one array, or a tree of several by the names that Python has for them. UserError for names that are not their own.
 Tree<Array> inputs_of(nb::handle x);
 nb::object to_dicts(const Tree<Array>& tree);

@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "hotloop/arrow.h"
 #include "hotloop/data.h"
 #include "hotloop/error.h"
+#include "hotloop/forkable_mutex.h"
 
 namespace hotloop::python {
 namespace {
@@ -152,15 +154,18 @@ template <class T> nb::object as_array(const std::vector<T>& values) {
   return to_python(Array::from<T>(values, {static_cast<std::int64_t>(values.size())}));
 }
 
-// New rows prepared: one dict a block.
-struct Blocks {
-  data::PreparedBlocks blocks;
+// New rows prepared: one dict a block. Threads may share it: each block goes to one of them.
+class Blocks {
+ public:
+  Blocks(const data::Preparation& preparation, data::RowSource& rows, std::int64_t size)
+      : blocks_(preparation, rows, size) {}
 
   nb::dict next() {
     std::optional<data::PreparedBlock> block;
     {
       const GilReleased released;
-      block = blocks.next();
+      const std::lock_guard lock(mutex_);
+      block = read();
     }
     if (!block) throw nb::stop_iteration();
     nb::dict part;
@@ -171,6 +176,25 @@ struct Blocks {
     part["groups"] = block->groups;
     return part;
   }
+
+ private:
+  std::optional<data::PreparedBlock> read() {
+    if (is_read_)
+      throw UserError("data", "blocks must not be asked for in a process that was forked while another thread read one",
+                      "a next block", "apply() in that process");
+    const struct Reading {
+      explicit Reading(bool& is_read) : is_read(is_read) { is_read = true; }
+      ~Reading() { is_read = false; }
+      Reading(const Reading&) = delete;
+      Reading& operator=(const Reading&) = delete;
+      bool& is_read;
+    } reading(is_read_);
+    return blocks_.next();
+  }
+
+  data::PreparedBlocks blocks_;
+  hotloop::detail::ForkableMutex mutex_;
+  bool is_read_ = false;  // by a thread that holds the mutex, or that a forked process has not
 };
 
 data::CsvOptions options_of(nb::handle s) {
@@ -246,7 +270,7 @@ void bind_data(nb::module_& m) {
       .def(
           "_apply",
           [](const data::Preparation& p, Source& source, std::int64_t block_size) {
-            return Blocks{data::PreparedBlocks(p, source.take(), block_size)};
+            return std::make_unique<Blocks>(p, source.take(), block_size);
           },
           nb::keep_alive<0, 2>())
       .def("describe", &data::Preparation::describe, "A line for each thing that was fitted or filled.")

@@ -45,6 +45,7 @@ constexpr auto vocabulary = std::to_array<std::pair<std::string_view, std::strin
     {"compare, as in greater(x, y)", "a comparison, as x > y"},
     {"clone()", "hl.asarray(x, copy=True)"},
     {"narrow() for unequal parts", "slices for unequal parts"},
+    {"make it a Loss::Pointwise", "a loss of hl.losses, or a training step of one's own, with hl.value_and_grad"},
 });
 
 // A message of the engine with its remedy, after the last "Try: ", in Python's words.

@@ -202,11 +202,7 @@ void bind_fit(nb::module_& m) {
           },
           nb::arg("predictions"), nb::arg("targets"), nb::arg("lengths") = nb::none(),
           nb::arg("sample_weights") = nb::none());
-  m.def("metric_definitions", [] {
-    nb::list all;
-    for (const metrics::MetricDef& def : metrics::all_metrics()) all.append(definition(def));
-    return all;
-  });
+  m.def("metric_definitions", [] { return definitions(metrics::all_metrics()); });
   m.def("loss_metric", &metrics::of_loss);
   m.def("make_metric",
         [](const std::string& name, nb::dict settings) { return metrics::make_metric(name, settings_of(settings)); });

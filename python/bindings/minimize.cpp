@@ -11,13 +11,6 @@
 namespace hotloop::python {
 namespace {
 
-// The children "0", "1", ... of a tree whose names nobody sees.
-Tree<Value> numbered(const std::vector<Value>& values) {
-  Tree<Value> tree;
-  for (std::size_t i = 0; i < values.size(); ++i) tree.set(std::to_string(i), values[i]);
-  return tree;
-}
-
 // fn([leaves of params]) -> list
 std::vector<Value> call(const nb::callable& fn, const Tree<Value>& params, const std::string& where) {
   const ScopeGuard scope;
@@ -46,12 +39,6 @@ nb::tuple run_least_squares(nb::callable fn, nb::handle params, const std::strin
   return parts_of(least_squares(
       residuals, numbered(to_values(params, "params")), minimizers::make_least_squares(method, settings_of(settings)),
       {max_iterations, max_evaluations, gradient_tolerance, value_tolerance, step_tolerance}));
-}
-
-template <class Defs> nb::list definitions(const Defs& defs) {
-  nb::list all;
-  for (const auto& def : defs) all.append(definition(def));
-  return all;
 }
 
 }  // namespace

@@ -19,7 +19,6 @@ NB_MODULE(_core, m) {
   m.doc() = "The engine behind hotloop; use the package, whose names are stable.";
   nb::set_leak_warnings(false);  // executables and arrays may outlive the interpreter's modules
   bind_errors(m);
-  bind_gil(m);
   bind_array(m);
   bind_trees(m);
   bind_tracer(m);

@@ -343,11 +343,7 @@ void bind_losses(nb::module_& m) {
           },
           nb::arg("prediction"), nb::arg("target"), nb::arg("samples").none(), nb::arg("classes").none(),
           nb::arg("lengths").none());
-  m.def("loss_definitions", [] {
-    nb::list all;
-    for (const losses::LossDef& def : losses::all_losses()) all.append(definition(def));
-    return all;
-  });
+  m.def("loss_definitions", [] { return definitions(losses::all_losses()); });
   m.def("make_loss",
         [](const std::string& name, nb::dict settings) { return losses::make_loss(name, settings_of(settings)); });
   m.def("python_loss", [](nb::callable fn, const std::string& name) {

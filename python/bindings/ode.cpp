@@ -28,13 +28,6 @@ ode::Scalar scalar_of(nb::handle object, const std::string& name) {
                   "take one element of an array, or reshape() it to ()");
 }
 
-// The children "0", "1", ... of a tree whose names nobody sees.
-Tree<Value> numbered(const std::vector<Value>& values) {
-  Tree<Value> tree;
-  for (std::size_t i = 0; i < values.size(); ++i) tree.set(std::to_string(i), values[i]);
-  return tree;
-}
-
 // fn(t, [leaves of y], [leaves of args]) -> list
 std::vector<Value> call(nb::handle fn, Value t, const Tree<Value>& y, const Tree<Value>& args) {
   const ScopeGuard scope;
@@ -150,18 +143,10 @@ void bind_ode(nb::module_& m) {
       .def_prop_ro("is_implicit", [](const ode::Solver& s) { return s.rule().is_implicit(); });
   nb::class_<ode::Controller>(m, "Controller");
   nb::class_<ode::Adjoint>(m, "Adjoint");
-  m.def("solver_definitions", [] {
-    nb::list all;
-    for (const ode::SolverDef& def : ode::all_solvers()) all.append(definition(def));
-    return all;
-  });
+  m.def("solver_definitions", [] { return definitions(ode::all_solvers()); });
   m.def("make_solver",
         [](const std::string& name, nb::dict settings) { return ode::make_solver(name, settings_of(settings)); });
-  m.def("adjoint_definitions", [] {
-    nb::list all;
-    for (const ode::AdjointDef& def : ode::all_adjoints()) all.append(definition(def));
-    return all;
-  });
+  m.def("adjoint_definitions", [] { return definitions(ode::all_adjoints()); });
   m.def("make_adjoint",
         [](const std::string& name, nb::dict settings) { return ode::make_adjoint(name, settings_of(settings)); });
 

@@ -12,12 +12,6 @@
 namespace hotloop::python {
 namespace {
 
-template <class Defs> nb::list definitions(const Defs& defs) {
-  nb::list all;
-  for (const auto& def : defs) all.append(definition(def));
-  return all;
-}
-
 // (params, state), params in the structure they came in.
 nb::tuple update(const optim::Optimizer& optimizer, nb::handle grads, nb::handle state, nb::handle params) {
   const auto [leaves, structure] = flatten(params);

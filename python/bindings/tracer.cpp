@@ -114,7 +114,8 @@ void UsesOfSurroundings::note(const Surroundings::Use& use, Value now) {
     return other.was == use.was && other.scope == use.scope && other.array.raw() == use.array.raw() &&
            noted.second == now;
   };
-  for (UsesOfSurroundings* u = g_uses; u != nullptr; u = u->previous_)
+  const UsesOfSurroundings* noted = g_in_place == nullptr ? nullptr : g_in_place->noted(now);
+  for (UsesOfSurroundings* u = g_uses; u != noted; u = u->previous_)
     if ((use.array.defined() || use.scope < u->first_scope_) && std::ranges::none_of(u->uses_, is_it))
       u->uses_.emplace_back(use, now);
 }
@@ -131,8 +132,12 @@ Surroundings UsesOfSurroundings::among(std::span<const Value> captures) const {
 }
 
 InPlaceOfSurroundings::InPlaceOfSurroundings(const Surroundings& surroundings, std::span<const Value> values)
-    : surroundings_(surroundings), values_(values), previous_(std::exchange(g_in_place, this)) {}
+    : surroundings_(surroundings), values_(values), previous_(std::exchange(g_in_place, this)), around_(g_uses) {}
 InPlaceOfSurroundings::~InPlaceOfSurroundings() { g_in_place = previous_; }
+
+const UsesOfSurroundings* InPlaceOfSurroundings::noted(Value value) const {
+  return std::ranges::find(values_, value) == values_.end() ? nullptr : around_;
+}
 
 std::optional<Value> InPlaceOfSurroundings::of(const Tracer& tracer) const {
   if (tracer.scope == nullptr) return std::nullopt;

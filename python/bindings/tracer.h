@@ -99,6 +99,7 @@ class UsesOfSurroundings {
   ~UsesOfSurroundings();
   UsesOfSurroundings(const UsesOfSurroundings&) = delete;
   UsesOfSurroundings& operator=(const UsesOfSurroundings&) = delete;
+  // `now`: what is computed with. What stands in the place of it has been taken down by whoever lived when the call was traced that has it as an operand.
   static void note(const Surroundings::Use& use, Value now);
   // Those that are among `captures`, which are of the current graph, with their places there.
   Surroundings among(std::span<const Value> captures) const;
@@ -118,11 +119,14 @@ class InPlaceOfSurroundings {
   InPlaceOfSurroundings& operator=(const InPlaceOfSurroundings&) = delete;
   std::optional<Value> of(const Tracer& tracer) const;
   std::optional<Value> of(const Array& array) const;
+  // Those who have taken down the uses that `value` stands for, from the innermost on; none if it stands for nothing.
+  const UsesOfSurroundings* noted(Value value) const;
 
  private:
   const Surroundings& surroundings_;
   std::span<const Value> values_;
   const InPlaceOfSurroundings* previous_;
+  const UsesOfSurroundings* around_;
 };
 
 nb::object tracer(Value value, bool weak = false, bool is_wide = false);

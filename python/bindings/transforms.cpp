@@ -1,10 +1,12 @@
 // jvp, vjp, vmap and the rest on flat functions; hotloop/_transforms.py adds the trees.
 #include "hotloop/transforms.h"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "gil.h"
 #include "hotloop/error.h"
@@ -27,22 +29,21 @@ nb::object callable(Function fn) {
 
 // A call of `fn` on `operands` whose derivative is `rule` (primals..., tangents...) -> (outputs..., output tangents...), traced where a derivative is taken.
 // Both may use values of the surroundings; those are operands with a tangent that the rule ignores. What the rule uses is found by tracing it once as
-// `rule_at_first`, in which calls of the same function have no rule.
-std::vector<Value> call_with_jvp(const TracedFunction& fn, const TracedFunction& rule_at_first,
+// `rule_at_first`, in which calls of the same function have no rule; without one it is known to the call around this one, which is only looked at.
+std::vector<Value> call_with_jvp(const TracedFunction& fn, const std::optional<TracedFunction>& rule_at_first,
                                  const TracedFunction& rule, std::vector<Value> operands, const std::string& name) {
   const auto types = ir::types_of(operands);
+  const UsesOfSurroundings uses;
   const ir::Region body = ir::trace_region(name, fn, types);
   auto rule_types = types;
   rule_types.insert(rule_types.end(), types.begin(), types.end());
   std::vector<Value> captures = body.captures;
-  auto surroundings = std::make_shared<Surroundings>();
-  {
-    const UsesOfSurroundings uses;
-    const ir::Region jvp = ir::trace_region(name + "_jvp", rule_at_first, rule_types);
+  if (rule_at_first) {
+    const ir::Region jvp = ir::trace_region(name + "_jvp", *rule_at_first, rule_types);
     for (const Value& v : jvp.captures)
       if (std::ranges::find(captures, v) == captures.end()) captures.push_back(v);
-    *surroundings = uses.among(captures);
   }
+  const auto surroundings = std::make_shared<const Surroundings>(uses.among(captures));
   const std::size_t n = operands.size(), total = n + captures.size();
   operands.insert(operands.end(), captures.begin(), captures.end());
   const auto all_types = ir::types_of(operands);
@@ -163,10 +164,12 @@ void bind_transforms(nb::module_& m) {
   m.def("checkpoint", [](nb::callable fn, nb::handle arguments) {
     return to_tracers(checkpoint(traced_function(std::move(fn)))(to_values(arguments, "checkpoint")));
   });
-  m.def("call_with_jvp", [](nb::callable fn, nb::callable rule_at_first, nb::callable rule, nb::handle operands,
-                            const std::string& name) {
-    return to_tracers(call_with_jvp(traced_function(std::move(fn)), traced_function(std::move(rule_at_first)),
-                                    traced_function(std::move(rule)), to_values(operands, name), name));
+  m.def("call_with_jvp", [](nb::callable fn, std::optional<nb::callable> rule_at_first, nb::callable rule,
+                            nb::handle operands, const std::string& name) {
+    std::optional<TracedFunction> look;
+    if (rule_at_first) look = traced_function(std::move(*rule_at_first));
+    return to_tracers(call_with_jvp(traced_function(std::move(fn)), look, traced_function(std::move(rule)),
+                                    to_values(operands, name), name));
   });
   m.def("transpose_linear", [](nb::callable fn, nb::handle like, nb::handle arguments, const std::string& name) {
     return to_tracers(transpose_linear(traced_function(std::move(fn)), ir::types_of(to_values(like, name)),

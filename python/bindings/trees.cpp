@@ -105,16 +105,23 @@ std::string name_of_child(const Token& token, std::size_t index, const Tokens& t
   }
 }
 
+// The path of child `index` of the container at `token`, which lies at `path`.
+std::string path_to_child(const std::string& path, const Token& token, std::size_t index, const Tokens& tokens,
+                          std::size_t at) {
+  const std::string name = name_of_child(token, index, tokens, at);
+  if (token.kind == Kind::Named || token.kind == Kind::Data) return path + "." + name;
+  const bool is_text = token.kind == Kind::Dict && PyUnicode_Check(tokens[at].object);
+  return path + (is_text ? "['" + name + "']" : "[" + name + "]");
+}
+
 void paths(const Tokens& tokens, std::size_t& at, const std::string& prefix, std::vector<std::string>& out) {
   const Depth depth(in_a_tree);
   const Token token = tokens[at++];
   if (token.kind == Kind::Leaf) out.push_back(prefix);
   for (std::int32_t i = 0; i < token.arity; ++i) {
-    const std::string name = name_of_child(token, static_cast<std::size_t>(i), tokens, at);
-    const bool field = token.kind == Kind::Named || token.kind == Kind::Data;
-    const bool quoted = token.kind == Kind::Dict && PyUnicode_Check(tokens[at].object);
+    const std::string path = path_to_child(prefix, token, static_cast<std::size_t>(i), tokens, at);
     if (token.kind == Kind::Dict) ++at;
-    paths(tokens, at, prefix + (field ? "." + name : "[" + (quoted ? "'" + name + "'" : name) + "]"), out);
+    paths(tokens, at, path, out);
   }
 }
 
@@ -141,10 +148,11 @@ void match(const Tokens& tokens, std::size_t& at, nb::handle tree, const std::st
       if (!PyDict_Check(tree.ptr()) || PyDict_GET_SIZE(tree.ptr()) != token.arity)
         throw differs("a dict of " + std::to_string(token.arity));
       for (std::int32_t i = 0; i < token.arity; ++i) {
-        const nb::handle key(tokens[at++].object);
+        const nb::handle key(tokens[at].object);
         PyObject* child = PyDict_GetItemWithError(tree.ptr(), key.ptr());
         if (child == nullptr) throw differs("the key " + text(key));
-        match(tokens, at, child, path + "['" + text(key) + "']", what, leaves);
+        const std::string inside = path_to_child(path, token, static_cast<std::size_t>(i), tokens, at++);
+        match(tokens, at, child, inside, what, leaves);
       }
       return;
     }
@@ -158,7 +166,8 @@ void match(const Tokens& tokens, std::size_t& at, nb::handle tree, const std::st
         throw differs(std::string("a ") + (token.kind == Kind::List ? "list" : "tuple") + " of " +
                       std::to_string(token.arity));
       for (std::int32_t i = 0; i < token.arity; ++i)
-        match(tokens, at, nb::object(tree[i]), path + "[" + std::to_string(i) + "]", what, leaves);
+        match(tokens, at, nb::object(tree[i]), path_to_child(path, token, static_cast<std::size_t>(i), tokens, at),
+              what, leaves);
       return;
     }
     case Kind::Data: {

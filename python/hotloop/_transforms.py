@@ -332,9 +332,20 @@ def _stop_gradient(x):
     return structure.unflatten([_core.append("stop_gradient", [leaf], {}) for leaf in leaves])
 
 
+class _Looks(threading.local):
+    """What a thread has seen of rules inside of the call that it traces."""
+
+    calls = None  # those whose rules have been traced once, by function, structure and types
+    in_rule = False  # whether it traces a rule to see what that uses
+
+
+_looks = _Looks()
+
+
 class _Custom:
     """A function with a derivative of its own. Rules call the function again, for derivatives of derivatives: a rule is traced where a derivative is
-    taken, of any order."""
+    taken, of any order, and once before, to see what it uses of its surroundings and whether it is right. Of that nothing else is kept, and so a call in there whose rule has been
+    looked at in the body, or earlier in the rule, is not looked at again: functions in functions would double the work with each level."""
 
     def __init__(self, fn):
         self._fn = fn
@@ -365,15 +376,27 @@ class _Custom:
             outputs = [_core.to_tracer(y) for y in outputs]
             return outputs + [_like(d, y) for d, y in zip(derivatives, outputs)]
 
-        # To see what it uses, and whether it is right: without an end of rules in rules.
+        # Without an end of rules in rules.
         def rule_at_first(values):
             self._in_rule.add(thread)
+            before, _looks.in_rule = _looks.in_rule, True
             try:
                 return flat_rule(values)
             finally:
+                _looks.in_rule = before
                 self._in_rule.discard(thread)
 
-        results = _core.call_with_jvp(_flat(self._fn, structure, keep), rule_at_first, flat_rule, leaves, _name(self._fn))
+        around, call = _looks.calls, (self, structure, tuple((x.dtype, x.shape) for x in leaves))
+        seen = around if _looks.in_rule else set()
+        look = None if call in seen else rule_at_first
+        _looks.calls = seen
+        try:
+            results = _core.call_with_jvp(_flat(self._fn, structure, keep), look, flat_rule, leaves, _name(self._fn))
+        finally:
+            _looks.calls = around
+        seen.add(call)
+        if around is not None:
+            around |= seen
         return keep["out"].unflatten(results)
 
 

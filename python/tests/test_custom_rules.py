@@ -147,3 +147,88 @@ def test_threads_trace_rules_side_by_side():
     for t in threads:
         t.join()
     np.testing.assert_allclose(got, [derivatives(0.7, 2 / 3, 3)[3]] * 80, rtol=1e-12)
+
+
+@pytest.mark.parametrize("mode", ["jvp", "vjp"])
+def test_functions_in_functions_are_not_traced_twice_a_level(mode):
+    counts = []
+    for depth in (4, 8):
+        calls = []
+
+        def innermost(x, calls=calls):
+            calls.append(x)
+            return hl.sin(x)
+
+        f = innermost
+        for _ in range(depth):
+
+            def around(x, inner=f):
+                return 1.5 * inner(x)
+
+            if mode == "jvp":
+                g = hl.custom_jvp(around)
+                g.defjvp(lambda p, t, g=g: (g(*p), t[0] * g(*p)))
+            else:
+                g = hl.custom_vjp(around)
+                g.defvjp(lambda x, inner=f: ((1.5 * inner(x)), inner(x)), lambda kept, ct: (ct * 1.5 * kept,))
+            f = g
+        value = hl.jit(lambda x: f(x) * 1.0)(np.float64(0.5))  # noqa: B023
+        assert float(value) == pytest.approx(1.5**depth * np.sin(0.5), rel=1e-12)
+        counts.append(len(calls))
+        assert float(hl.grad(f)(np.float64(0.5))) == pytest.approx(1.5**depth * np.sin(0.5), rel=1e-12)
+    assert counts[1] <= 5 * counts[0]
+
+
+def test_a_rule_within_a_rule_uses_its_surroundings():
+    """Of derivatives of all orders, one of the inner function being called in its rule alone."""
+
+    def total(x, scale):
+        def body(carry, t):
+            inner = steps(lambda v: hl.floor(v * 3) / 3, lambda v, y: scale * t + y)
+            outer = steps(lambda v: hl.floor(v * 3) / 3 + 1, lambda v, y: y * inner(v) * t)
+            around = steps(lambda v: inner(v) * outer(v), lambda v, y: y * inner(v) + outer(v))
+            return carry + outer(x) + around(x) * hl.grad(around)(x), None
+
+        return hl.scan(body, hl.zeros_like(x), np.arange(1.0, 4.0))[0]
+
+    def wanted(x, scale):
+        found = 0.0
+        for t in (1.0, 2.0, 3.0):
+            i, o = np.floor(x * 3) / 3, np.floor(x * 3) / 3 + 1
+            di, do, a = scale * t + i, o * i * t, i * o
+            ddo = t * (do * i + o * di)
+            da = a * i + o
+            dda = da * i + a * di + do
+            ddda = dda * i + 2 * da * di + a * di + ddo  # di' = di
+            found += ddo + (3 * da * dda + a * ddda)
+        return found
+
+    second = hl.grad(hl.grad(total))
+    for f in (second, hl.jit(second), lambda x, scale: forward(forward(lambda x: total(x, scale)))(x)):
+        assert float(f(np.float64(0.7), np.float64(1.3))) == pytest.approx(wanted(0.7, 1.3), rel=1e-12)
+
+
+def test_a_rule_and_a_body_with_derivatives_of_other_functions():
+    """Of which the rules use the surroundings."""
+
+    def total(x, scale, in_body):
+        def body(carry, t):
+            inner = steps(lambda v: hl.floor(v * 3) / 3, lambda v, y: scale * t + y)
+            slope = hl.grad(inner)
+            outer = steps(slope, lambda v, y: y * t) if in_body else steps(inner, lambda v, y: y * slope(v))
+            return carry + outer(x), None
+
+        return hl.scan(body, hl.zeros_like(x), np.arange(1.0, 4.0))[0]
+
+    for in_body in (False, True):
+        f, found = hl.jit(total, static_argnames="in_body"), []
+        for _ in range(3):
+            found.append(float(f(np.float64(0.7), np.float64(1.3), in_body=in_body)))
+            f = hl.grad(f)
+        i, wanted = 2 / 3, [0.0, 0.0, 0.0]
+        for t in (1.0, 2.0, 3.0):
+            slope = 1.3 * t + i
+            # y = i', y' = t y, y'' = t y'; y = i, y' = y i', y'' = y' i' + y i''
+            of_this = (slope, t * slope, t * t * slope) if in_body else (i, i * slope, i * slope * slope + i * slope)
+            wanted = [w + o for w, o in zip(wanted, of_this)]
+        assert found == pytest.approx(wanted, rel=1e-12)

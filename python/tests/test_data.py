@@ -1,5 +1,7 @@
 """hl.data: samples of tables of every kind, the same whatever the table came as."""
 
+import threading
+
 import hotloop as hl
 import numpy as np
 import pytest
@@ -383,3 +385,16 @@ def test_a_preparation_is_saved_whole_or_not_at_all(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, handler)
     assert path.read_text() == text and [p.name for p in tmp_path.iterdir()] == ["p.json"]
+
+
+def test_threads_share_the_blocks_of_one_reading():
+    table = {"x": np.arange(6000.0), "y": np.ones(6000)}
+    preparation = hl.data.Samples(table, inputs=["x"], targets="y", length=2).preparation
+    wanted = [block["rows"].tolist() for block in preparation.apply(table, 16)]
+    blocks, got = preparation.apply(table, 16), []
+    threads = [threading.Thread(target=lambda: got.extend(block["rows"].tolist() for block in blocks)) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert sorted(got) == wanted

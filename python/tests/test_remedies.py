@@ -6,7 +6,7 @@ import hotloop as hl
 import numpy as np
 import pytest
 
-FLAGS, X = np.ones((3, 3), bool), np.ones((3, 4))
+FLAGS, X, FLOATS = np.ones((3, 3), bool), np.ones((3, 4)), np.ones((40, 3), np.float32)
 TREE = {"w": np.ones(3, np.float32), "n": np.int32(3)}
 
 
@@ -17,6 +17,7 @@ TREE = {"w": np.ones(3, np.float32), "n": np.int32(3)}
     (lambda: hl.jit(lambda: hl.cond(True, lambda: 1.0, lambda: 0))(), "astype() or reshape() what one of them gives."),
     (lambda: hl.pad(X, 1, constant_values=((0, 0), (5, 6))), "hl.pad for each side that has a number of its own."),
     (lambda: hl.fit(hl.nn.Linear(3, 2), (X[:, :3], FLAGS[0]), loss=hl.losses.CrossEntropy()), "x.astype(hl.float32), of classes y.astype(hl.int32)."),
+    (lambda: hl.fit(hl.nn.Linear(3, 1), {"x": FLOATS, "y": FLOATS[:, :1], "sample_weights": FLOATS[:, 0]}, loss=lambda p, t: hl.mean((p - t) ** 2)), "a loss of hl.losses, or a training step of one's own, with hl.value_and_grad."),
     (lambda: hl.grad(lambda p: p["w"].sum())(TREE), "a float there, or the tree without it, with respect to a part of it: lambda part: f({**tree, **part})."),
     (lambda: hl.optim.Adam(0.1).init(TREE), "numbers that are not learned beside the tree, as an argument of their own or in the model."),
 ])  # fmt: skip

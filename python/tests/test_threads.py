@@ -124,6 +124,55 @@ def test_a_daemon_thread_in_a_call_at_the_end(size):
     """) == (0, "")
 
 
+@pytest.mark.parametrize("size", [10, 1_000_000], ids=["short", "long"])
+def test_a_function_for_the_end_waits_for_a_thread_in_calls(size):
+    """One that was registered before the package was imported runs last."""
+    assert run(f"""
+        import atexit, threading, time
+
+        stop, done = threading.Event(), []
+
+        def end():
+            stop.set()
+            thread.join(20)
+            assert done == [True]
+
+        atexit.register(end)
+
+        import hotloop as hl
+        import numpy as np
+
+        f, x = hl.jit(lambda x: hl.sum(hl.tanh(x))), np.ones({size}, np.float32)
+        f(x)
+
+        def loop():
+            while not stop.is_set():
+                f(x)
+            done.append(True)
+
+        thread = threading.Thread(target=loop, daemon=True)
+        thread.start()
+        time.sleep(0.1)
+    """) == (0, "")
+
+
+def test_calls_of_what_python_deletes_at_its_end():
+    assert run("""
+        import hotloop as hl
+        import numpy as np
+
+        class Last:
+            def __init__(self):
+                self.f, self.x = hl.jit(lambda x: hl.sum(hl.tanh(x))), np.ones(1_000_000, np.float32)
+
+            def __del__(self):
+                print(float(self.f(self.x)) > 0, float(self.f(self.x[:5])) > 0, file=__import__("sys").stderr)
+
+        last = Last()
+        last.itself = last
+    """) in [(0, "True True\n"), (0, "")]  # some versions delete none of a cycle
+
+
 @pytest.mark.parametrize("backend", ["llvm", "interp"])
 @pytest.mark.parametrize("wrap", [hl.asarray, np.asarray], ids=["hotloop", "numpy"])
 @pytest.mark.parametrize("size", [3, 64, 65, 1000])

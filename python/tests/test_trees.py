@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import re
 import subprocess
 import sys
 import typing
@@ -233,3 +234,10 @@ def test_keys_with_one_text_are_refused_where_trees_have_names():
     for call in (lambda: optimizer.init(params), lambda: hl.jit(optimizer.init)(params), lambda: optimizer.update(params, {}, params)):
         with pytest.raises(hl.UserError, match=r"\[params|grads\] the keys of a dict must differ as text. Received: two keys '1'. Try: strings alone as keys."):
             call()
+
+
+def test_errors_name_leaves_as_paths_do():
+    tree, other = ({1: {"a": [1.0, Point(2.0, y)]}} for y in (3.0, (3.0, 4.0)))
+    assert hl.tree.flatten(tree)[1].paths()[-1] == "[1]['a'][1].y"
+    with pytest.raises(hl.UserError, match=re.escape("one array at [0][1]['a'][1].y")):
+        hl.jvp(lambda t: t[1]["a"][0], (tree,), (other,))

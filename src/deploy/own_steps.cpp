@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <typeinfo>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "deploy/step_inputs.h"
+#include "hotloop/cancel.h"
 #include "hotloop/error.h"
 #include "hotloop/init.h"
 #include "hotloop/jit.h"
@@ -113,11 +115,20 @@ struct Probe {
         in.insert(in.end(), more.begin(), more.end());
       return run(in);
     };
+    const std::string takes_none = "takes no sequence of " + std::to_string(num_steps) + " steps";
     Array whole;
     try {
       whole = outputs(sequence)[0];
-    } catch (const std::exception&) {  // whatever a module of one's own throws
-      refuse(module, "takes no sequence of " + std::to_string(num_steps) + " steps");
+    } catch (const UserError& error) {
+      refuse(module, takes_none + ": [" + error.where() + "] " + error.requirement() + ", not " + error.received());
+    } catch (const std::bad_alloc&) {  // no fault of the module's, as the next two
+      throw;
+    } catch (const Cancelled&) {
+      throw;
+    } catch (const InternalError&) {
+      throw;
+    } catch (const std::exception& error) {  // whatever a module of one's own throws
+      refuse(module, takes_none + ": " + error.what());
     }
     const Shape& shape = whole.shape();
     std::optional<bool> has_time;

@@ -2,10 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <new>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "arrays.h"
+#include "hotloop/cancel.h"
 #include "hotloop/error.h"
 #include "hotloop/export.h"
 #include "hotloop/functions.h"
@@ -99,6 +103,32 @@ TEST(OwnSteps, WithoutItAreRefused) {
     expect_refused("OfStores, which gives other numbers for step 28", [&] { Stream(model, params, types(1)); });
     expect_refused("OfStores", [&] { export_c(model, params, types(1), {.name = "stores"}); });
   }
+}
+
+// Of more than one step it throws.
+struct OneStep : nn::Module {
+  explicit OneStep(std::function<void()> refuse) : refuse(std::move(refuse)) {}
+  Tree<Array> init(const nn::Seed&, DType, nn::Init) const override { return {}; }
+  Value apply(const Tree<Value>&, Value x, nn::Context&) const override {
+    if (x.shape()[1] > 1) refuse();
+    return sin(x);
+  }
+  std::function<void()> refuse;
+};
+
+TEST(OwnSteps, WhatTheyThrowForASequenceIsTold) {
+  const auto stream = [](std::function<void()> refuse) {
+    const nn::Layer model{OneStep(std::move(refuse))};
+    Stream(model, model.init(0), 2);
+  };
+  expect_refused("OneStep, which takes no sequence of 29 steps: one at a time. Try: ",
+                 [&] { stream([] { throw std::runtime_error("one at a time"); }); });
+  expect_refused("OneStep, which takes no sequence of 29 steps: [one] there must be one step, not several. Try: ",
+                 [&] { stream([] { throw UserError("one", "there must be one step", "several", "fewer"); }); });
+  // What is no fault of the module's is not told as one.
+  EXPECT_THROW(stream([] { throw Cancelled(); }), Cancelled);
+  EXPECT_THROW(stream([] { throw std::bad_alloc(); }), std::bad_alloc);
+  EXPECT_THROW(stream([] { throw InternalError("file", 1, "what"); }), InternalError);
 }
 
 TEST(OwnSteps, ThatMixTimeAreRefusedInsideOthersToo) {
