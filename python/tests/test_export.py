@@ -232,6 +232,7 @@ class Named(hl.nn.Cell):
     ("tree", "fields"),
     [
         ({"short": 0, "class": 1, "default": 2, "and": 3, "int32_t": 4, "while": 5}, {"short_": "short", "class_": "class", "and_": "and", "int32_t_": "int32_t"}),
+        ({"NULL": 0, "EOF": 1, "M_PI": 2, "I": 3, "W": 4, "W1": 5, "Wx": 6}, {"NULL_": "NULL", "EOF_": "EOF", "M_PI_": "M_PI", "I_": "I", "W": "W", "W1_": "W1", "Wx": "Wx"}),
         ({"gate": {"in": 0}, "gate_in": 1, "gate in": 2, "gate_in_2": 3}, {"gate_in": "gate.in", "gate_in_2": "gate_in", "gate_in_3": "gate in", "gate_in_2_2": "gate_in_2"}),
         ({"α": 0, "β": 1, "größe": 2, "grüße": 3, "_Bool": 4, "__volatile__": 5, "2x": 6}, {"p_": "α", "p_2": "β", "gr__e": "größe", "gr__e_2": "grüße", "p_Bool": "_Bool", "p2x": "2x"}),
         ({"default": 0, "default_": 1, "$N": 2, "a\nb": 3}, {"default_": "default", "default_2": "default_", "p_N": "?N", "a_b": "a?b"}),
@@ -273,7 +274,7 @@ def compiles(exported, folder):
     source = exported.write(folder)
     for language, standard in (("c", "-std=gnu11"), ("c++", "-std=gnu++20")):
         main = folder / f"main.{language[:2]}"
-        main.write_text(f'#include "{exported.name}.h"\nint main(void) {{ return 0; }}\n')
+        main.write_text(f'#include <complex.h>\n#include <math.h>\n#include <stdio.h>\n#include "{exported.name}.h"\nint main(void) {{ return 0; }}\n')
         checked = subprocess.run(["cc", "-x", language, standard, "-fsyntax-only", str(main)], capture_output=True, text=True, check=False)
         assert checked.returncode == 0, checked.stderr
     checked = subprocess.run(["cc", "-std=c11", "-fsyntax-only", str(source)], capture_output=True, text=True, check=False)

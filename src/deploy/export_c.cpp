@@ -100,13 +100,13 @@ std::string read_inputs(const ExportedStep& step) {
 }
 
 constexpr const char* header_text =
-    R"(// $N: one step of a model over time. Made by hotloop; plain C11, no other file needed.
+    R"(// $N: one step of a model over time. Made by hotloop; no other file needed.
 //
 //   $N_voice voice;
 //   $N_init(&voice, NULL);      // the weights it was exported with
 //   $N_step(&voice, $x
 //
-// Link with $N.o, or compile $N.c with
+// Link with $N.o, or compile $N.c, by gcc or clang for a 64-bit processor, with
 //   $F
 // one of them, not both. A step allocates nothing, takes no lock and calls nothing but memcpy and memset; source with fused multiply-adds that
 // is compiled without -march calls fmaf or fma, too, and is linked with -lm. Voices are independent; one is used by one thread at a time.
