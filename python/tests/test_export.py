@@ -85,6 +85,20 @@ def test_files_are_replaced_together_or_not_at_all(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["amp.c", "amp.h"]  # an object of other weights would not say so
 
 
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+@pytest.mark.parametrize("what", ["amp.c", "amp.o"])
+def test_a_header_of_another_layout_does_not_link(what, tmp_path):
+    one, other = (hl.export_c(hl.nn.GRU(2, units), hl.nn.GRU(2, units).init(0), 2, name="amp") for units in (5, 9))
+    one.write(tmp_path / "one")
+    other.write(tmp_path / "other")
+    main = tmp_path / "main.c"
+    main.write_text('#include "amp.h"\nstatic amp_voice v;\nint main(void) { float x[2] = {0}, y[9]; amp_init(&v, 0); amp_step(&v, x, y); return 0; }\n')
+    for header, links in (("one", True), ("other", False)):
+        built = subprocess.run(["cc", "-I", tmp_path / header, "-o", tmp_path / "main", main, tmp_path / "one" / what, "-lm"], capture_output=True, text=True, check=False)
+        assert (built.returncode == 0) == links, built.stderr
+        assert links or "amp_init_" in built.stderr
+
+
 def test_a_cell_of_ones_own_is_exported_too():
     class Decay(hl.nn.Cell):
         def init(self, seed):
