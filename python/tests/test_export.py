@@ -85,6 +85,20 @@ def test_files_are_replaced_together_or_not_at_all(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["amp.c", "amp.h"]  # an object of other weights would not say so
 
 
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+@pytest.mark.parametrize("what", ["amp.c", "amp.o"])
+def test_a_header_of_another_layout_does_not_link(what, tmp_path):
+    one, other = (hl.export_c(hl.nn.GRU(2, units), hl.nn.GRU(2, units).init(0), 2, name="amp") for units in (5, 9))
+    one.write(tmp_path / "one")
+    other.write(tmp_path / "other")
+    main = tmp_path / "main.c"
+    main.write_text('#include "amp.h"\nstatic amp_voice v;\nint main(void) { float x[2] = {0}, y[9]; amp_init(&v, 0); amp_step(&v, x, y); return 0; }\n')
+    for header, links in (("one", True), ("other", False)):
+        built = subprocess.run(["cc", "-I", tmp_path / header, "-o", tmp_path / "main", main, tmp_path / "one" / what, "-lm"], capture_output=True, text=True, check=False)
+        assert (built.returncode == 0) == links, built.stderr
+        assert links or "amp_init_" in built.stderr
+
+
 def test_a_cell_of_ones_own_is_exported_too():
     class Decay(hl.nn.Cell):
         def init(self, seed):
@@ -232,6 +246,7 @@ class Named(hl.nn.Cell):
     ("tree", "fields"),
     [
         ({"short": 0, "class": 1, "default": 2, "and": 3, "int32_t": 4, "while": 5}, {"short_": "short", "class_": "class", "and_": "and", "int32_t_": "int32_t"}),
+        ({"NULL": 0, "EOF": 1, "M_PI": 2, "I": 3, "W": 4, "W1": 5, "Wx": 6}, {"NULL_": "NULL", "EOF_": "EOF", "M_PI_": "M_PI", "I_": "I", "W": "W", "W1_": "W1", "Wx": "Wx"}),
         ({"gate": {"in": 0}, "gate_in": 1, "gate in": 2, "gate_in_2": 3}, {"gate_in": "gate.in", "gate_in_2": "gate_in", "gate_in_3": "gate in", "gate_in_2_2": "gate_in_2"}),
         ({"α": 0, "β": 1, "größe": 2, "grüße": 3, "_Bool": 4, "__volatile__": 5, "2x": 6}, {"p_": "α", "p_2": "β", "gr__e": "größe", "gr__e_2": "grüße", "p_Bool": "_Bool", "p2x": "2x"}),
         ({"default": 0, "default_": 1, "$N": 2, "a\nb": 3}, {"default_": "default", "default_2": "default_", "p_N": "?N", "a_b": "a?b"}),
@@ -273,7 +288,7 @@ def compiles(exported, folder):
     source = exported.write(folder)
     for language, standard in (("c", "-std=gnu11"), ("c++", "-std=gnu++20")):
         main = folder / f"main.{language[:2]}"
-        main.write_text(f'#include "{exported.name}.h"\nint main(void) {{ return 0; }}\n')
+        main.write_text(f'#include <complex.h>\n#include <math.h>\n#include <stdio.h>\n#include "{exported.name}.h"\nint main(void) {{ return 0; }}\n')
         checked = subprocess.run(["cc", "-x", language, standard, "-fsyntax-only", str(main)], capture_output=True, text=True, check=False)
         assert checked.returncode == 0, checked.stderr
     checked = subprocess.run(["cc", "-std=c11", "-fsyntax-only", str(source)], capture_output=True, text=True, check=False)

@@ -2,6 +2,7 @@
 
 #include "backends/backend.h"
 #include "backends/render/renderer.h"
+#include "core/hash.h"
 #include "deploy/exported_step.h"
 #include "hotloop/export.h"
 
@@ -100,13 +101,13 @@ std::string read_inputs(const ExportedStep& step) {
 }
 
 constexpr const char* header_text =
-    R"(// $N: one step of a model over time. Made by hotloop; plain C11, no other file needed.
+    R"(// $N: one step of a model over time. Made by hotloop; no other file needed.
 //
 //   $N_voice voice;
 //   $N_init(&voice, NULL);      // the weights it was exported with
 //   $N_step(&voice, $x
 //
-// Link with $N.o, or compile $N.c with
+// Link with $N.o, or compile $N.c, by gcc or clang for a 64-bit processor, with
 //   $F
 // one of them, not both. A step allocates nothing, takes no lock and calls nothing but memcpy and memset; source with fused multiply-adds that
 // is compiled without -march calls fmaf or fma, too, and is linked with -lm. Voices are independent; one is used by one thread at a time.
@@ -147,7 +148,9 @@ typedef struct $N_voice {
 // Other weights than the exported ones, from parameters that are not needed any longer afterwards. Not for the thread that makes steps.
 // Returns 0, -1 on a processor that this was not exported for, or -2 for memory that is NULL or not aligned to 64 bytes.
 int $N_prepare($N_weights* weights, const $N_params* params);
-// Sets the initial state. `weights`: NULL for the exported ones; else they must outlive the voice. Returns as $N_prepare.
+// Sets the initial state. `weights`: NULL for the exported ones; else they must outlive the voice. Returns as $N_prepare. This header and the
+// code must be of one export: by this name a linker finds no other's.
+#define $N_init $I
 int $N_init($N_voice* voice, const $N_weights* weights);
 // Other weights from the next step on; the state stays.
 void $N_set_weights($N_voice* voice, const $N_weights* weights);
@@ -183,7 +186,7 @@ void $N_set_weights($N_voice* voice, const $N_weights* weights) {
   voice->weights = weights ? weights : (const $N_weights*)(const void*)&$N_exported;
 }
 
-int $N_init($N_voice* voice, const $N_weights* weights) {
+int $I($N_voice* voice, const $N_weights* weights) {
   if (!voice || ((uintptr_t)voice | (uintptr_t)weights) % 64) return -2;
   voice->current = 0;
   voice->variant = 0;
@@ -191,6 +194,10 @@ int $N_init($N_voice* voice, const $N_weights* weights) {
   $N_reset(voice);
   return 0;
 }
+
+#undef $N_init
+int $N_init($N_voice* voice, const $N_weights* weights);
+int $N_init($N_voice* voice, const $N_weights* weights) { return $I(voice, weights); }
 
 void $N_step($N_voice* voice, const $X* x, $Y* y) {
   const $N_state* before = &voice->states[voice->current];
@@ -238,9 +245,12 @@ std::string compile_flags(const std::string& level) {
   return "-O3 -ffp-contract=off -fno-math-errno" + (level == "aarch64" ? "" : " -march=" + level);
 }
 
-std::string export_header(const ExportedStep& step) {
+namespace {
+
+std::string header_with(const ExportedStep& step, const std::string& init) {
   return filled(header_text,
-                {{"$P", params_struct(step)},
+                {{"$I", init},
+                 {"$P", params_struct(step)},
                  {"$S", struct_of("$N_state", step.initial, "s")},
                  {"$G", std::to_string(step.weights_bytes())},
                  {"$J", inputs_struct(step)},
@@ -254,6 +264,14 @@ std::string export_header(const ExportedStep& step) {
                             : "&x, y);     // x: a $N_inputs, y: " + step.y.str() + ", row by row"},
                  {"$N", step.name}});
 }
+
+}  // namespace
+
+std::string tagged_init(const ExportedStep& step) {
+  return step.name + "_init_" + hash128(header_with(step, "")).substr(0, 16);
+}
+
+std::string export_header(const ExportedStep& step) { return header_with(step, tagged_init(step)); }
 
 std::string export_source(const ExportedStep& step) {
   const Variant& v = step.variants.front();
@@ -278,7 +296,8 @@ std::string export_source(const ExportedStep& step) {
          "\n#if __STDC_VERSION__ >= 201112L\n#define HOTLOOP_ALIGNED _Alignas(64)\n#else\n#define HOTLOOP_ALIGNED "
          "__attribute__((aligned(64)))\n#endif\n" +
          struct_of(n + "_prepared", v.prepared, "w") +
-         filled(source_text, {{"$V", value_of(v.prepared, "w")},
+         filled(source_text, {{"$I", tagged_init(step)},
+                              {"$V", value_of(v.prepared, "w")},
                               {"$Z", value_of(step.initial, "s")},
                               {"$Q", list(params)},
                               {"$U", list(prepared)},

@@ -293,6 +293,11 @@ define void @$N_reset(ptr %voice) nounwind {
 }
 
 define i32 @$N_init(ptr %voice, ptr %weights) nounwind {
+  %result = tail call i32 @$I(ptr %voice, ptr %weights)
+  ret i32 %result
+}
+
+define i32 @$I(ptr %voice, ptr %weights) nounwind {
 $check_voice$choose  %variant.at = getelementptr i8, ptr %voice, i64 $V
   store ptr %variant, ptr %variant.at
   %current.at = getelementptr i8, ptr %voice, i64 $C
@@ -327,7 +332,8 @@ std::string export_object(const ExportedStep& step) {
   }
   const VoiceLayout layout(step);
   glue = filled(glue + choose_function(step) + call_step(step) + functions_text,
-                {{"$check_weights", filled(check_text, {{"$memory", "%weights"}})},
+                {{"$I", tagged_init(step)},
+                 {"$check_weights", filled(check_text, {{"$memory", "%weights"}})},
                  {"$check_voice", filled(check_text, {{"$memory", "%voice"}})},
                  {"$choose", choose_text},
                  {"$W", text(layout.weights)},

@@ -70,6 +70,11 @@ bool is_reserved(const std::string& name) {
   return words.find(" " + name + " ") != words.npos;
 }
 
+// Names of macros, as those of a header that an application includes before this one, have no small letter. One letter alone is a common name of a leaf.
+bool may_be_macro(const std::string& name) {
+  return name == "I" || (name.size() > 1 && std::ranges::none_of(name, [](char c) { return c >= 'a' && c <= 'z'; }));
+}
+
 // "0.weight_ih_l0" as an identifier: `letter` before what does not begin with one, an underscore for each character that is none of ASCII's letters and
 // digits.
 std::string identifier_of(const std::string& leaf, char letter) {
@@ -93,7 +98,7 @@ std::vector<ExportedStep::Field> fields_of(std::span<const std::string> leaves, 
   std::unordered_set<std::string> taken;
   for (const std::string& leaf : leaves) {
     std::string base = identifier_of(leaf, letter);
-    if (is_reserved(base)) base += '_';
+    if (is_reserved(base) || may_be_macro(base)) base += '_';
     std::string name = base;
     for (int i = 2; !taken.insert(name).second; ++i) name = base + (base.back() == '_' ? "" : "_") + std::to_string(i);
     fields.push_back({name, leaf});

@@ -79,6 +79,8 @@ std::string compile_flags(const std::string& level);
 
 // The header, the source for the first target, and the object, in the order of hotloop/export.h.
 std::string export_header(const ExportedStep& step);
+// What NAME_init is called for who includes the header: code of another layout lacks it. By its own name it is there for who calls it without a header.
+std::string tagged_init(const ExportedStep& step);
 std::string export_source(const ExportedStep& step);
 std::string export_object(const ExportedStep& step);
 

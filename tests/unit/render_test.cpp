@@ -1,5 +1,6 @@
 // Every statement and instruction of kernel IR through the C renderer, against the same computed here by hand.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -513,6 +514,25 @@ TEST(Render, StopsWhenCancelled) {
   const std::int32_t cancel = 1;
   run_kernel(program, kernel->function(), {}, results, 1, 1, &cancel);
   EXPECT_EQ(results[0].at(0), 0);
+}
+
+// As on a full disk: the compiler would be given a part of it.
+TEST(Render, SourceMustBeWrittenWhole) {
+  const Program program = many_statements(host_target());
+  rlimit whole{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &whole), 0);
+  const rlimit little{4096, whole.rlim_max};
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);
+  ::setrlimit(RLIMIT_FSIZE, &little);
+  std::string message;
+  try {
+    (void)compile_c(program, {.cache_dir = ""});
+  } catch (const UserError& e) {
+    message = e.what();
+  }
+  ::setrlimit(RLIMIT_FSIZE, &whole);
+  std::signal(SIGXFSZ, before);
+  EXPECT_NE(message.find("the folder for temporary files must be writable"), std::string::npos) << message;
 }
 
 TEST(Render, LongBlocksAreCutIntoFunctions) {

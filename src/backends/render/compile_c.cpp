@@ -72,7 +72,12 @@ std::unique_ptr<CompiledKernel> compile_c(const kernel::Program& program, const 
 
   const PrivateDirectory directory;
   const fs::path source = directory / "kernel.c", object = directory / "kernel.so", log = directory / "log";
-  std::ofstream(source) << text;
+  std::ofstream out(source);
+  out << text;
+  out.close();
+  if (!out)
+    throw UserError("backend c", "the folder for temporary files must be writable", source.string(),
+                    "free some space, or set TMPDIR to another folder");
   const std::vector<std::string> command = compiler_command(program.target, source, object);
   const CommandResult result = run_command(command, log);
   using enum CommandResult::End;
