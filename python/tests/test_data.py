@@ -314,6 +314,44 @@ def test_numbers_as_labels_are_the_texts_that_a_csv_file_has(tmp_path):
     assert (len(samples.train), len(samples.validation), len(samples.test)) == (20, 20, 20)
 
 
+def test_whole_numbers_of_a_csv_file_are_labels_without_a_point(tmp_path):
+    cells = ["0.0", "1.0", "-2.000e+00", "3e+16", "007", "1e5", "+491", "1.5", "9007199254740993.0", "v1.0"]
+    wanted = {"0", "1", "-2", "3e+16", "007", "1e5", "+491", "1.5", "9007199254740993.0", "v1.0"}
+    table = {"x": np.arange(60.0), "y": np.cos(np.arange(60)), "g": np.array(cells)[np.arange(60) % 10]}
+    write_csv(tmp_path / "t.csv", table)
+    for source in (tmp_path / "t.csv", table):
+        samples = hl.data.Samples(source, inputs=["x", "g"], targets="y", one_hots=[hl.data.OneHot("g")])
+        assert {name[2:] for name in samples.preparation.input_names[1:]} == wanted
+
+    write_csv(tmp_path / "k.csv", {**table, "k": np.array(["0.0", "1.0"])[np.arange(60) % 2]})
+    preparation = hl.data.Samples(tmp_path / "k.csv", inputs=["x", "k"], targets="y", one_hots=[hl.data.OneHot("k")]).preparation
+
+    def count(preparation):
+        return sum(len(block["rows"]) for block in preparation.apply({"x": np.arange(3.0), "k": np.array([0.0, 1.0, 0.0])}))
+
+    assert count(preparation) == 3
+    # Kept by an earlier version.
+    file = tmp_path / "preparation.json"
+    preparation.save(file)
+    new = file.read_text()
+    file.write_text(new.replace('"0"', '"0.0"').replace('"1"', '"1.0"').replace("k=0", "k=0.0").replace("k=1", "k=1.0"))
+    assert file.read_text() != new
+    old = hl.data.Preparation.load(file)
+    assert old.input_names == preparation.input_names == ["x", "k=0", "k=1"] and count(old) == 3
+    old.save(file)
+    assert file.read_text() == new
+    file.write_text(new.replace('"1"', '"0.0"').replace("k=1", "k=0.0"))
+    with pytest.raises(hl.UserError, match="must have categories and classes that differ"):
+        hl.data.Preparation.load(file)
+
+
+def test_groups_of_a_split_are_labels(tmp_path):
+    write_csv(tmp_path / "t.csv", {"x": np.arange(60.0), "g": np.array(["1.0", "2.0", "3.0"])[np.arange(60) % 3], "y": np.cos(np.arange(60))})
+    for one, other in (("2.0", "3.0"), ("2", "3")):
+        samples = hl.data.Samples(tmp_path / "t.csv", inputs=["x"], targets="y", group="g", split=hl.data.Split(by="group", validation_groups=[one], test_groups=[other]))
+        assert (len(samples.train), len(samples.validation), len(samples.test)) == (20, 20, 20)
+
+
 def test_arrow_integers_are_labels_with_all_their_digits():
     pyarrow = pytest.importorskip("pyarrow")
     for column in (pyarrow.array([2**63, 2**63 + 1] * 30, pyarrow.uint64()), pyarrow.array([2**53, 2**53 + 1] * 30).dictionary_encode(), pyarrow.array([1e5, 2e5] * 30)):

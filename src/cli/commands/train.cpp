@@ -188,8 +188,8 @@ class Training {
     // What was fitted on the training rows tells one table from another.
     if (!std::filesystem::exists(folder_.preparation()))
       folder_.write(folder_.preparation(), preparation);
-    else if (const std::string stored = io::read_file(folder_.preparation(), "resume"); stored != preparation) {
-      const DType dtype = data::Preparation::parse(stored, folder_.preparation().string()).recipe().dtype;
+    else if (const data::Preparation stored = folder_.read_preparation(); stored.json() != preparation) {
+      const DType dtype = stored.recipe().dtype;
       if (dtype != job_.recipe.dtype)
         throw UserError("resume", "[train] precision must be that the run was started with", job_.precision(),
                         "precision = " + print_toml(std::string(name_of(dtype))));
