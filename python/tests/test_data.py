@@ -352,6 +352,17 @@ def test_groups_of_a_split_are_labels(tmp_path):
         assert (len(samples.train), len(samples.validation), len(samples.test)) == (20, 20, 20)
 
 
+def test_cycles_of_the_row_alone_read_no_column(tmp_path):
+    table = {"y": np.cos(np.arange(60))}
+    preparation = hl.data.Samples(table, inputs=["day"], targets="y", cycles=[hl.data.Cycle("day", period=6)], length=2).preparation
+    (tmp_path / "t.csv").write_text(",a\n" + "0,x\n" * 5)
+    np.savez(tmp_path / "t.npz", a=np.full(5, np.inf))
+    wanted = [block["x"] for block in preparation.apply({"q": np.arange(5.0)})]
+    assert sum(map(len, wanted)) == 4
+    for rows in (tmp_path / "t.csv", tmp_path / "t.npz", {"q": np.array([np.inf] * 5)}):
+        np.testing.assert_array_equal(np.concatenate([block["x"] for block in preparation.apply(rows)]), np.concatenate(wanted))
+
+
 def test_arrow_integers_are_labels_with_all_their_digits():
     pyarrow = pytest.importorskip("pyarrow")
     for column in (pyarrow.array([2**63, 2**63 + 1] * 30, pyarrow.uint64()), pyarrow.array([2**53, 2**53 + 1] * 30).dictionary_encode(), pyarrow.array([1e5, 2e5] * 30)):

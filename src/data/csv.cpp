@@ -100,7 +100,8 @@ class CsvSource : public RowSource {
         block.columns[i].push_back(reader_.text(i, cells[positions_[i]], place));
       block.lines.push_back(records_.line());
     }
-    num_rows_ += static_cast<std::int64_t>(block.lines.size());
+    block.num_rows = std::ssize(block.lines);
+    num_rows_ += block.num_rows;
     if (num_rows_ == 0)
       throw UserError("csv", "a table needs a header line and at least one row",
                       "no row after the header of " + name());

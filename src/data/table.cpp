@@ -105,6 +105,7 @@ class TableSource : public RowSource {
     }
     const std::int64_t count = std::min(block_rows, table_.num_rows() - at_);
     block.first_row = at_;
+    block.num_rows = count;
     block.lines.clear();
     block.columns.assign(requests_.size(), {});
     for (std::size_t c = 0; c < requests_.size(); ++c) read_column(c, count, block);
