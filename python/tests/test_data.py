@@ -192,7 +192,7 @@ def test_series_with_classes():
 
 
 def test_errors(tmp_path):
-    with pytest.raises(hl.UserError, match="must have the column 'tmp'.*did you mean 'temp'|the column must be there. Received: 'tmp'.*temp"):
+    with pytest.raises(hl.UserError, match="must have the column 'tmp'.*did you mean 'temp'"):
         hl.data.Samples(columns(), **{**RECIPE, "inputs": ["tmp"]})
     with pytest.raises(hl.UserError, match="a table must be a path, a dict of columns, or have __arrow_c_stream__. Received: an int"):
         hl.data.Samples(3, **RECIPE)
@@ -361,6 +361,16 @@ def test_cycles_of_the_row_alone_read_no_column(tmp_path):
     assert sum(map(len, wanted)) == 4
     for rows in (tmp_path / "t.csv", tmp_path / "t.npz", {"q": np.array([np.inf] * 5)}):
         np.testing.assert_array_equal(np.concatenate([block["x"] for block in preparation.apply(rows)]), np.concatenate(wanted))
+
+
+def test_a_column_that_is_missing_is_told_with_what_reads_it():
+    for name, table, message in (
+        ("x", {"y": np.arange(60.0), "z": np.arange(60.0)}, "the table must have the column 'x'. Received: 2 other columns. Try: did you mean"),
+        ("l", {"z": np.arange(60.0), "x": np.arange(60.0)}, "the table must have the column 'load', which the lag 'l' reads. Received: 2 other columns. Try: the column as far as it is known"),
+    ):  # fmt: skip
+        preparation = hl.data.Samples({"x": np.arange(60.0) % 7, "load": np.cos(np.arange(60))}, inputs=[name], targets="load", lags=[hl.data.Lag("l", "load", 1)], length=2).preparation
+        with pytest.raises(hl.UserError, match=message):
+            list(preparation.apply(table))
 
 
 def test_arrow_integers_are_labels_with_all_their_digits():

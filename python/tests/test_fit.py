@@ -236,6 +236,17 @@ def test_samples_of_weight_zero_may_be_anything_in_a_validation(rng, classes):
     assert of_some.status == "finished" and of_some.best_validation == of_all.best_validation
 
 
+def test_sample_weights_are_numbers_of_any_kind(data):
+    def fit(weights):
+        return hl.fit(model(), {"x": data[0], "y": data[1], "sample_weights": weights}, epochs=1, seed=0, progress=False).best_validation
+
+    counts = np.arange(len(data[0])) % 2
+    wanted = fit(counts.astype(np.float32))
+    assert all(fit(weights) == wanted for weights in (counts, counts.tolist(), counts.astype(bool)))
+    with pytest.raises(hl.UserError, match=r"weights must be one number a sample. Received: i64\[95\] for 96 samples. Try: an array of shape \(96,\)"):
+        fit(counts[:-1])
+
+
 @pytest.mark.parametrize("change, message", [
     ({"data": (np.zeros((4, 2), np.float32),)}, r"data must be \(x, y\), a dict"),
     ({"validation": 0.001}, r"validation as a fraction must leave samples on both sides.*Try: validation=\(x, y\)"),

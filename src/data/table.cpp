@@ -9,6 +9,7 @@
 #include "core/nearest.h"
 #include "core/print_number.h"
 #include "data/cell_reader.h"
+#include "data/columns.h"
 #include "data/labels.h"
 #include "hotloop/error.h"
 
@@ -83,6 +84,8 @@ class TableSource : public RowSource {
   std::vector<std::string> column_names() const override { return table_.names(); }
 
   void select(const std::vector<ColumnRequest>& requests) override {
+    const std::vector<std::string> names = table_.names();
+    positions_of(requests, names, "table", name_, std::to_string(names.size()) + " other columns");
     requests_ = requests;
     reader_.start(requests);
     for (const ColumnRequest& r : requests) {
