@@ -112,6 +112,8 @@ struct FitResult {
   std::string step_explanation, validation_explanation;  // Executable::explain()
 };
 
+const char* name_of(FitResult::Status status);  // "stopped_early"
+
 // Trains from fresh parameters, or from where `resume` stands. The whole step, forward, backward and optimiser, is one executable, also for
 // the last, shorter batch. Lengths and sample weights are used if the datasets have them. The order of the samples is a pure function
 // of seed, generator and epoch. UserError for options or shapes that do not fit, for a state to resume from that belongs to
