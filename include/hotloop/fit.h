@@ -112,6 +112,8 @@ struct FitResult {
   std::string step_explanation, validation_explanation;  // Executable::explain()
 };
 
+const char* name_of(FitResult::Status status);  // "stopped_early"
+
 // Trains from fresh parameters, or from where `resume` stands. The whole step, forward, backward and optimiser, is one executable, also for
 // the last, shorter batch. Lengths and sample weights are used if the datasets have them. The order of the samples is a pure function
 // of seed, generator and epoch. UserError for options or shapes that do not fit, for a state to resume from that belongs to
@@ -152,9 +154,9 @@ Array predict(const nn::Layer& model, const Tree<Array>& params, const data::Dat
 // What a metric compares with targets (samples, ..., n) of a model's outputs: for a loss with a distribution, outputs
 // (samples, ..., n * num_outputs) of it, the statistic that stands for the target; else, and for a metric that is of a loss, the outputs.
 Array metric_predictions(const Metric& metric, const losses::Loss& loss, const Array& outputs);
-// The metric of predictions [samples, ...] for the dataset's targets, weighted as the dataset says. Float targets and their
-// predictions are first mapped to scale * value + offset. The numbers of a sample are compared with its target as a whole; of
-// sequences, predictions (samples, time, outputs) for targets (time, ...), valid step by valid step.
+// The metric of predictions [samples, ...] for the dataset's targets, weighted as the dataset says; samples of weight 0 may be anything.
+// Float targets and their predictions are first mapped to scale * value + offset. The numbers of a sample are compared with its target as a
+// whole; of sequences, predictions (samples, time, outputs) for targets (time, ...), valid step by valid step.
 double evaluate_metric(const Metric& metric, const Array& predictions, const data::Dataset& samples, double scale = 1,
                        double offset = 0);
 

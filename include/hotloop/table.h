@@ -61,10 +61,9 @@ struct ColumnRequest {
 
 // Some rows one after another.
 struct RowBlock {
-  std::int64_t first_row = 0;                // of the source, from 0
+  std::int64_t first_row = 0, num_rows = 0;  // the first of the source is 0
   std::vector<std::vector<double>> columns;  // [request][row]
   std::vector<std::int64_t> lines;           // of the file, from 1; empty if the source is none of lines
-  std::int64_t num_rows() const { return columns.empty() ? 0 : static_cast<std::int64_t>(columns[0].size()); }
 };
 
 // The rows of a table, read once from first to last in memory that does not grow with the table.
@@ -73,7 +72,7 @@ class RowSource {
   virtual ~RowSource() = default;
   virtual std::string name() const = 0;  // for messages: the path of a file
   virtual std::vector<std::string> column_names() const = 0;
-  // The columns that next() gives, at least one; call it once, before next(). UserError for a column that is not there.
+  // The columns that next() gives; call it once, before next(). UserError for a column that is not there.
   virtual void select(const std::vector<ColumnRequest>& requests) = 0;
   // The next rows; false when there are no more. UserError naming the place for a cell that is not what was requested.
   virtual bool next(RowBlock& block) = 0;

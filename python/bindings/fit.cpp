@@ -39,16 +39,6 @@ Tree<Array> cloned(const Tree<Array>& tree) {
   return tree.map([](const Array& a) { return a.clone(); });
 }
 
-const char* status_name(train::FitResult::Status status) {
-  switch (status) {
-    case train::FitResult::Status::Finished: return "finished";
-    case train::FitResult::Status::StoppedEarly: return "stopped_early";
-    case train::FitResult::Status::NonFiniteLoss: return "non_finite_loss";
-    case train::FitResult::Status::Stopped: break;
-  }
-  return "stopped";
-}
-
 // What Python's callback is told: a tuple, made into hotloop.Progress there.
 nb::object progress_tuple(const train::Progress& p) {
   nb::object epoch_record = nb::none(), params = nb::none();
@@ -68,7 +58,7 @@ nb::dict result_of(const train::FitResult& run) {
   times["validation_s"] = run.times.validation_s;
   times["num_steps"] = run.times.num_steps;
   nb::dict result;
-  result["status"] = status_name(run.status);
+  result["status"] = name_of(run.status);
   result["message"] = run.message;
   result["params"] = to_dicts(run.params);
   result["buffers"] = to_dicts(run.buffers);

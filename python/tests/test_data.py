@@ -194,7 +194,7 @@ def test_series_with_classes():
 
 
 def test_errors(tmp_path):
-    with pytest.raises(hl.UserError, match="must have the column 'tmp'.*did you mean 'temp'|the column must be there. Received: 'tmp'.*temp"):
+    with pytest.raises(hl.UserError, match="must have the column 'tmp'.*did you mean 'temp'"):
         hl.data.Samples(columns(), **{**RECIPE, "inputs": ["tmp"]})
     with pytest.raises(hl.UserError, match="a table must be a path, a dict of columns, or have __arrow_c_stream__. Received: an int"):
         hl.data.Samples(3, **RECIPE)
@@ -314,6 +314,65 @@ def test_numbers_as_labels_are_the_texts_that_a_csv_file_has(tmp_path):
         {"x": np.arange(60.0), "y": np.cos(np.arange(60)), "g": np.array([100000, 200000, 300000])[of_rows]}, inputs=["x"], targets="y", group="g", split=split
     )
     assert (len(samples.train), len(samples.validation), len(samples.test)) == (20, 20, 20)
+
+
+def test_whole_numbers_of_a_csv_file_are_labels_without_a_point(tmp_path):
+    cells = ["0.0", "1.0", "-2.000e+00", "3e+16", "007", "1e5", "+491", "1.5", "9007199254740993.0", "v1.0"]
+    wanted = {"0", "1", "-2", "3e+16", "007", "1e5", "+491", "1.5", "9007199254740993.0", "v1.0"}
+    table = {"x": np.arange(60.0), "y": np.cos(np.arange(60)), "g": np.array(cells)[np.arange(60) % 10]}
+    write_csv(tmp_path / "t.csv", table)
+    for source in (tmp_path / "t.csv", table):
+        samples = hl.data.Samples(source, inputs=["x", "g"], targets="y", one_hots=[hl.data.OneHot("g")])
+        assert {name[2:] for name in samples.preparation.input_names[1:]} == wanted
+
+    write_csv(tmp_path / "k.csv", {**table, "k": np.array(["0.0", "1.0"])[np.arange(60) % 2]})
+    preparation = hl.data.Samples(tmp_path / "k.csv", inputs=["x", "k"], targets="y", one_hots=[hl.data.OneHot("k")]).preparation
+
+    def count(preparation):
+        return sum(len(block["rows"]) for block in preparation.apply({"x": np.arange(3.0), "k": np.array([0.0, 1.0, 0.0])}))
+
+    assert count(preparation) == 3
+    # Kept by an earlier version.
+    file = tmp_path / "preparation.json"
+    preparation.save(file)
+    new = file.read_text()
+    file.write_text(new.replace('"0"', '"0.0"').replace('"1"', '"1.0"').replace("k=0", "k=0.0").replace("k=1", "k=1.0"))
+    assert file.read_text() != new
+    old = hl.data.Preparation.load(file)
+    assert old.input_names == preparation.input_names == ["x", "k=0", "k=1"] and count(old) == 3
+    old.save(file)
+    assert file.read_text() == new
+    file.write_text(new.replace('"1"', '"0.0"').replace("k=1", "k=0.0"))
+    with pytest.raises(hl.UserError, match="must have categories and classes that differ"):
+        hl.data.Preparation.load(file)
+
+
+def test_groups_of_a_split_are_labels(tmp_path):
+    write_csv(tmp_path / "t.csv", {"x": np.arange(60.0), "g": np.array(["1.0", "2.0", "3.0"])[np.arange(60) % 3], "y": np.cos(np.arange(60))})
+    for one, other in (("2.0", "3.0"), ("2", "3")):
+        samples = hl.data.Samples(tmp_path / "t.csv", inputs=["x"], targets="y", group="g", split=hl.data.Split(by="group", validation_groups=[one], test_groups=[other]))
+        assert (len(samples.train), len(samples.validation), len(samples.test)) == (20, 20, 20)
+
+
+def test_cycles_of_the_row_alone_read_no_column(tmp_path):
+    table = {"y": np.cos(np.arange(60))}
+    preparation = hl.data.Samples(table, inputs=["day"], targets="y", cycles=[hl.data.Cycle("day", period=6)], length=2).preparation
+    (tmp_path / "t.csv").write_text(",a\n" + "0,x\n" * 5)
+    np.savez(tmp_path / "t.npz", a=np.full(5, np.inf))
+    wanted = [block["x"] for block in preparation.apply({"q": np.arange(5.0)})]
+    assert sum(map(len, wanted)) == 4
+    for rows in (tmp_path / "t.csv", tmp_path / "t.npz", {"q": np.array([np.inf] * 5)}):
+        np.testing.assert_array_equal(np.concatenate([block["x"] for block in preparation.apply(rows)]), np.concatenate(wanted))
+
+
+def test_a_column_that_is_missing_is_told_with_what_reads_it():
+    for name, table, message in (
+        ("x", {"y": np.arange(60.0), "z": np.arange(60.0)}, "the table must have the column 'x'. Received: 2 other columns. Try: did you mean"),
+        ("l", {"z": np.arange(60.0), "x": np.arange(60.0)}, "the table must have the column 'load', which the lag 'l' reads. Received: 2 other columns. Try: the column as far as it is known"),
+    ):  # fmt: skip
+        preparation = hl.data.Samples({"x": np.arange(60.0) % 7, "load": np.cos(np.arange(60))}, inputs=[name], targets="load", lags=[hl.data.Lag("l", "load", 1)], length=2).preparation
+        with pytest.raises(hl.UserError, match=message):
+            list(preparation.apply(table))
 
 
 def test_arrow_integers_are_labels_with_all_their_digits():

@@ -225,6 +225,28 @@ def test_weights_that_are_all_zero(data):
         hl.fit(model(), {"x": data[0], "y": data[1], "sample_weights": np.zeros(len(data[0]), np.float32)}, progress=False)
 
 
+@pytest.mark.parametrize("classes", [False, True])
+def test_samples_of_weight_zero_may_be_anything_in_a_validation(rng, classes):
+    x, weights = rng.normal(size=(60, 3)).astype(np.float32), np.arange(60) % 5 != 0
+    options = {"validation": 0.2, "epochs": 2, "seed": 0, "progress": False, **({"loss": hl.losses.CrossEntropy(), "metric": hl.metrics.Accuracy()} if classes else {})}
+    y = (x[:, 0] > 0).astype(np.int32) if classes else x[:, :1]
+    missing = y.copy()
+    missing[~weights] = -1 if classes else np.nan
+    of_all, of_some = (hl.fit(hl.nn.Linear(3, 2 if classes else 1), {"x": x, "y": targets, "sample_weights": weights.astype(np.float32)}, **options) for targets in (y, missing))
+    assert of_some.status == "finished" and of_some.best_validation == of_all.best_validation
+
+
+def test_sample_weights_are_numbers_of_any_kind(data):
+    def fit(weights):
+        return hl.fit(model(), {"x": data[0], "y": data[1], "sample_weights": weights}, epochs=1, seed=0, progress=False).best_validation
+
+    counts = np.arange(len(data[0])) % 2
+    wanted = fit(counts.astype(np.float32))
+    assert all(fit(weights) == wanted for weights in (counts, counts.tolist(), counts.astype(bool)))
+    with pytest.raises(hl.UserError, match=r"weights must be one number a sample. Received: i64\[95\] for 96 samples. Try: an array of shape \(96,\)"):
+        fit(counts[:-1])
+
+
 @pytest.mark.parametrize("change, message", [
     ({"data": (np.zeros((4, 2), np.float32),)}, r"data must be \(x, y\), a dict"),
     ({"validation": 0.001}, r"validation as a fraction must leave samples on both sides.*Try: validation=\(x, y\)"),

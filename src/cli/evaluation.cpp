@@ -9,41 +9,22 @@
 
 #include "cli/report.h"
 #include "hotloop/error.h"
+#include "train/each_target.h"
 #include "train/metrics.h"
 #include "train/output_statistics.h"
 
 namespace hotloop::cli {
 namespace {
 
-constexpr std::size_t chart_points = 336, most_dots = 1000;
+using train::for_each_target;
 
-// Calls f(prediction, target) with the numbers of each sample, or of each valid step of one: predictions (samples, time, ...) for
-// targets (time, ...).
-template <class F> void for_each_target(const Array& predictions, const data::Dataset& samples, F&& f) {
-  const Shape shape = samples.target_shape();
-  const bool steps = predictions.shape().rank() == 3 && shape.rank() >= 1 && shape[0] == predictions.shape()[1];
-  const std::int64_t num_steps = steps ? shape[0] : 1, per_sample = predictions.size() / samples.size();
-  std::vector<double> predicted(static_cast<std::size_t>(per_sample / num_steps)),
-      wanted(static_cast<std::size_t>(shape.size() / num_steps));
-  Array target(samples.target_dtype(), shape);
-  std::int32_t length = 0;
-  for (std::int64_t i = 0; i < samples.size(); ++i) {
-    samples.gather(std::span(&i, 1), {.targets = target.raw(), .lengths = &length});
-    const std::int64_t valid = steps && samples.has_lengths() ? length : num_steps;
-    std::int64_t at = i * per_sample, at_target = 0;
-    for (std::int64_t t = 0; t < valid; ++t) {
-      for (double& v : predicted) v = predictions.at(at++);
-      for (double& v : wanted) v = target.at(at_target++);
-      if (!f(std::span<const double>(predicted), std::span<const double>(wanted))) return;
-    }
-  }
-}
+constexpr std::size_t chart_points = 336, most_dots = 1000;
 
 Confusion count_classes(const Array& predictions, const data::Dataset& samples, std::span<const std::string> names,
                         double threshold) {
   std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> seen;
   std::int64_t largest = std::max<std::int64_t>(1, static_cast<std::int64_t>(names.size()) - 1);
-  for_each_target(predictions, samples, [&](std::span<const double> predicted, std::span<const double> wanted) {
+  for_each_target(predictions, samples, [&](std::span<const double> predicted, std::span<const double> wanted, double) {
     const metrics::Classes classes = metrics::classes_of("confusion", predicted, wanted, threshold);
     ++seen[{classes.wanted, classes.predicted}];
     largest = std::max({largest, classes.predicted, classes.wanted, static_cast<std::int64_t>(predicted.size()) - 1});
@@ -64,7 +45,7 @@ struct Lines {
 Lines first_numbers(const Array& predictions, const data::Dataset& samples, const data::Standardization& scale,
                     const std::string& name, std::size_t most = chart_points) {
   Lines lines{{.name = "truth"}, {.name = name}};
-  for_each_target(predictions, samples, [&](std::span<const double> predicted, std::span<const double> wanted) {
+  for_each_target(predictions, samples, [&](std::span<const double> predicted, std::span<const double> wanted, double) {
     const auto x = static_cast<double>(lines.truth.xs.size());
     lines.truth.xs.push_back(x);
     lines.truth.ys.push_back(wanted[0] * scale.std + scale.mean);
@@ -129,11 +110,12 @@ std::optional<Calibration> calibrate(const losses::Distribution& distribution, c
   Calibration calibration;
   for (const std::size_t i : quantiles_of(distribution)) {
     std::int64_t below = 0, count = 0;
-    for_each_target(statistics[i], samples, [&](std::span<const double> quantile, std::span<const double> wanted) {
-      for (std::size_t k = 0; k < wanted.size(); ++k) below += wanted[k] <= quantile[k];
-      count += std::ssize(wanted);
-      return true;
-    });
+    for_each_target(statistics[i], samples,
+                    [&](std::span<const double> quantile, std::span<const double> wanted, double) {
+                      for (std::size_t k = 0; k < wanted.size(); ++k) below += wanted[k] <= quantile[k];
+                      count += std::ssize(wanted);
+                      return true;
+                    });
     calibration.num_targets = count;
     calibration.quantiles.push_back({distribution.statistics[i].name, distribution.statistics[i].level,
                                      static_cast<double>(below) / static_cast<double>(count)});

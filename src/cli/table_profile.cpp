@@ -136,7 +136,7 @@ TableProfile profile_table(const std::string& path, const ProfileOptions& option
   if (requests.empty()) return table;
   rows->select(requests);
   std::int64_t num_rows = 0;
-  for (data::RowBlock block; num_rows < rows_looked_at && rows->next(block); num_rows += block.num_rows()) {
+  for (data::RowBlock block; num_rows < rows_looked_at && rows->next(block); num_rows += block.num_rows) {
     table.lines.insert(table.lines.end(), block.lines.begin(), block.lines.end());
     for (std::size_t c = 0; c < requests.size(); ++c)
       table.columns[c].values.insert(table.columns[c].values.end(), block.columns[c].begin(), block.columns[c].end());

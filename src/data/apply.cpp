@@ -20,7 +20,7 @@ class PreparedBlocks::Work {
         state_(*owned_state_),
         source_(source),
         block_size_(block_size),
-        columns_(columns_to_read(state_.recipe, source)),
+        columns_(choose_columns(state_.recipe, Purpose::Predict)),
         features_(input_features(state_.recipe, columns_, state_.categories)),
         stream_(state_, columns_, features_),
         row_(columns_.requests.size()),
@@ -31,7 +31,7 @@ class PreparedBlocks::Work {
 
   std::optional<PreparedBlock> next() {
     while (!ready_ && !ended_) {
-      if (next_row_ < rows_.num_rows())
+      if (next_row_ < rows_.num_rows)
         take_row(next_row_++);
       else if (source_.next(rows_))
         begin_rows();
@@ -56,7 +56,7 @@ class PreparedBlocks::Work {
 
   void begin_rows() {
     next_row_ = 0;
-    applied_.num_rows += rows_.num_rows();
+    applied_.num_rows += rows_.num_rows;
     for (std::size_t c = 0; c < columns_.requests.size(); ++c)
       if (columns_.requests[c].kind == ColumnKind::Text) stream_.set_labels(c, source_.labels(c));
   }
@@ -79,16 +79,6 @@ class PreparedBlocks::Work {
     ended_ = true;
     if (columns_.sample >= 0) end_series();
     if (!ready_) flush();
-  }
-
-  static Columns columns_to_read(const Recipe& recipe, const RowSource& source) {
-    Columns columns = choose_columns(recipe, Purpose::Predict);
-    // Cycles of the row alone read no column, but there is one sample for each row all the same.
-    if (columns.requests.empty()) {
-      const std::vector<std::string> names = source.column_names();
-      columns.add({names.empty() ? "" : names[0], ColumnKind::Text, true}, Fill::Drop);
-    }
-    return columns;
   }
 
   static bool defined(std::span<const double> features) {

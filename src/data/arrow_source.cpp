@@ -218,6 +218,7 @@ class ArrowSource : public RowSource {
     }
     const std::int64_t count = std::min(block_rows, batch_->length - at_);
     block.first_row = row_;
+    block.num_rows = count;
     block.lines.clear();
     block.columns.resize(requests_.size());
     for (std::size_t c = 0; c < requests_.size(); ++c) read_column(c, count, block.columns[c]);

@@ -8,6 +8,7 @@
 #include "core/nearest.h"
 #include "core/print_number.h"
 #include "core/utf8.h"
+#include "data/labels.h"
 #include "data/number.h"
 #include "data/row_stream.h"
 #include "data/samples.h"
@@ -238,13 +239,12 @@ class Builder {
     const auto column = static_cast<std::size_t>(columns_.targets[k]);
     const double value = r.values[column];
     if (fitted_->classes.empty() || std::isnan(value)) return value;
-    const std::string& label = table_.labels[column][static_cast<std::size_t>(value)];
-    const auto it = std::ranges::find(fitted_->classes, label);
-    if (it == fitted_->classes.end())
-      throw UserError("data", "every class of '" + recipe().targets[0] + "' must occur in the training part",
-                      "'" + printable(label) + "' at " + place(r),
-                      fits_ ? "another [split]" : nearest_hint(label, fitted_->classes));
-    return static_cast<double>(it - fitted_->classes.begin());
+    const auto index = static_cast<std::size_t>(value);
+    if (class_of_[index] >= 0) return class_of_[index];
+    const std::string& label = table_.labels[column][index];
+    throw UserError("data", "every class of '" + recipe().targets[0] + "' must occur in the training part",
+                    "'" + printable(label) + "' at " + place(r),
+                    fits_ ? "another [split]" : nearest_hint(label, fitted_->classes));
   }
 
   void check_weight(const RawRow& r) const {
@@ -261,6 +261,8 @@ class Builder {
     RowStream stream(*fitted_, columns_, all);
     for (std::size_t c = 0; c < columns_.requests.size(); ++c)
       if (!table_.labels[c].empty()) stream.set_labels(c, table_.labels[c]);
+    if (!fitted_->classes.empty())
+      find_labels(table_.labels[static_cast<std::size_t>(columns_.targets[0])], fitted_->classes, class_of_);
     at_.features = features_.size();
     at_.targets = recipe().targets.size();
     at_.kept = kept.size();
@@ -547,6 +549,7 @@ class Builder {
   Columns columns_;
   std::vector<Feature> features_;
   RawTable table_;
+  std::vector<int> class_of_;         // of the target's labels; -1: of none
   std::vector<std::int64_t> starts_;  // position of the first row of each series
   std::function<Part(const SplitUnit&)> split_;
   DerivedLayout at_;

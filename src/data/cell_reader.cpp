@@ -33,6 +33,15 @@ std::string time_remedy(std::string_view cell) {
   return formats.empty() ? "ISO 8601 like 2014-01-31T18:30:00, or seconds since 1970" : formats;
 }
 
+// None for a text that is a label as it stands.
+std::optional<std::string> whole_number_label(std::string_view text) {
+  if (text.find('.') == text.npos && text.find("e+") == text.npos && text.find("E+") == text.npos) return std::nullopt;
+  const std::optional<double> value = parse_number(text);
+  // Doubles beyond may have lost digits.
+  if (!value || *value != std::floor(*value) || !(std::abs(*value) < 0x1p53)) return std::nullopt;
+  return number_label(*value);
+}
+
 }  // namespace
 
 std::string number_label(double value) {
@@ -42,6 +51,8 @@ std::string number_label(double value) {
   char* const end = std::to_chars(buffer, buffer + sizeof buffer, value + 0.0, std::chars_format::fixed).ptr;
   return {buffer, end};
 }
+
+std::string text_label(std::string_view text) { return whole_number_label(text).value_or(std::string(text)); }
 
 CellReader::CellReader(std::string where, const CsvOptions& options, bool has_empty_texts)
     : where_(std::move(where)),
@@ -58,6 +69,11 @@ void CellReader::start(const std::vector<ColumnRequest>& requests) {
 void CellReader::finish() const {
   for (std::size_t i = 0; i < requests_.size(); ++i)
     if (date_runs_[i].all && date_runs_[i].count > 1) refuse_dates(requests_[i], date_runs_[i].last);
+}
+
+double CellReader::label_of_text(std::size_t request, std::string_view cell) {
+  const std::optional<std::string> whole = whole_number_label(cell);
+  return label(request, whole ? std::string_view(*whole) : cell);
 }
 
 std::optional<double> CellReader::number_of(std::string_view cell) { return parse_number(cell); }

@@ -16,8 +16,10 @@
 
 namespace hotloop::data {
 
-// A number as a label: a whole one without an exponent, so that it is the text that an integer and a cell of CSV are.
+// A number as a label: a whole one without a point or an exponent, so that it is the text that an integer is.
 std::string number_label(double value);
+// A text as a label: a whole number with a point, or with an exponent and its sign, as the number is; all others, "007" say, as they stand.
+std::string text_label(std::string_view text);
 
 // Of the requests of one reading. `where` begins its errors; places are functions that say where a cell is, " at t.csv:12".
 class CellReader {
@@ -34,7 +36,7 @@ class CellReader {
     const ColumnRequest& r = requests_[request];
     if (missing_.contains(cell)) {
       if (r.may_be_missing) return std::numeric_limits<double>::quiet_NaN();
-      if (r.kind == ColumnKind::Text && (has_empty_texts_ || !cell.empty())) return label(request, cell);
+      if (r.kind == ColumnKind::Text && (has_empty_texts_ || !cell.empty())) return label_of_text(request, cell);
       refuse_cell(r, cell, place());
     }
     std::optional<double> value;
@@ -45,7 +47,7 @@ class CellReader {
         if (const std::optional<double> number = number_of(cell)) return time_of_number(request, *number, place);
         break;
       case ColumnKind::Text:
-        if (is_utf8(cell)) value = label(request, cell);
+        if (is_utf8(cell)) value = label_of_text(request, cell);
         break;
     }
     if (!value) refuse_cell(r, cell, place());
@@ -75,6 +77,7 @@ class CellReader {
     double last = 0;
   };
 
+  double label_of_text(std::size_t request, std::string_view cell);
   static std::optional<double> number_of(std::string_view cell);
   std::optional<double> time_of(std::string_view cell) const;
   static bool is_utf8(std::string_view cell);

@@ -17,8 +17,6 @@ namespace {
 constexpr std::int64_t block_rows = 4096;
 constexpr std::size_t piece_bytes = std::size_t{1} << 20;
 
-std::string show(std::string_view cell) { return cell.empty() ? "an empty cell" : shown(cell); }
-
 struct Magic {
   std::string_view bytes, kind, remedy;
 };
@@ -69,7 +67,7 @@ class CsvSource : public RowSource {
     for (std::size_t i = 0; i < header_.size(); ++i) {
       if (!valid_utf8(header_[i]))
         throw UserError("csv", name + " must be text in UTF-8",
-                        "a column named " + show(header_[i]) + " at " + records_.place(), "iconv -f LATIN1 -t UTF-8");
+                        "a column named " + shown(header_[i]) + " at " + records_.place(), "iconv -f LATIN1 -t UTF-8");
       if (!header_[i].empty() && !names.insert(header_[i]).second)
         throw UserError("csv", "column names must differ", "'" + header_[i] + "' twice at " + records_.place());
     }
@@ -100,7 +98,8 @@ class CsvSource : public RowSource {
         block.columns[i].push_back(reader_.text(i, cells[positions_[i]], place));
       block.lines.push_back(records_.line());
     }
-    num_rows_ += static_cast<std::int64_t>(block.lines.size());
+    block.num_rows = std::ssize(block.lines);
+    num_rows_ += block.num_rows;
     if (num_rows_ == 0)
       throw UserError("csv", "a table needs a header line and at least one row",
                       "no row after the header of " + name());

@@ -66,10 +66,10 @@ Array checked_lengths(const Array& lengths, const Array& inputs) {
 }
 
 Array checked_weights(const Array& weights, std::int64_t n, DType dtype) {
-  if (!is_float(weights.dtype()) || weights.shape() != Shape{n})
+  if (weights.shape() != Shape{n})
     throw UserError("dataset", "weights must be one number a sample",
                     weights.type().str() + " for " + std::to_string(n) + " samples",
-                    "f32 of shape (" + std::to_string(n) + ",), 1 for a sample as any other");
+                    "an array of shape (" + std::to_string(n) + ",), 1 for a sample as any other");
   double most = 0;
   for (std::int64_t i = 0; i < n; ++i) {
     if (!(weights.at(i) >= 0) || !std::isfinite(weights.at(i)))

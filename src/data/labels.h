@@ -31,4 +31,16 @@ class Labels {
   std::unordered_map<std::string_view, std::int32_t> indices_;
 };
 
+// Appends where each of the labels beyond `places` stands among the names; -1: nowhere.
+inline void find_labels(std::span<const std::string> labels, std::span<const std::string> names,
+                        std::vector<int>& places) {
+  if (places.size() == labels.size()) return;
+  std::unordered_map<std::string_view, int> place_of;
+  for (const std::string& name : names) place_of.emplace(name, static_cast<int>(place_of.size()));
+  for (const std::string& label : labels.subspan(places.size())) {
+    const auto it = place_of.find(label);
+    places.push_back(it == place_of.end() ? -1 : it->second);
+  }
+}
+
 }  // namespace hotloop::data

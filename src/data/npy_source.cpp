@@ -91,6 +91,7 @@ class NpySource : public ArraySource {
     Array values(header_.dtype(), {count, width_});
     io::convert_npy(header_, raw.data(), values.size(), values.raw());
     block.first_row = at_;
+    block.num_rows = count;
     block.lines.clear();
     block.columns.assign(requests_.size(), std::vector<double>(static_cast<std::size_t>(count)));
     for (std::size_t c = 0; c < requests_.size(); ++c)
@@ -146,6 +147,7 @@ class NpzSource : public ArraySource {
     for (; count < block_rows && sample_ < num_samples_; ++count, advance()) {
       for (std::size_t c = 0; c < requests_.size(); ++c) block.columns[c].push_back(cell(c, row_ + count));
     }
+    block.num_rows = count;
     row_ += count;
     if (count == 0) reader_.finish();
     return count > 0;

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string_view>
 
 #include "core/nearest.h"
+#include "data/cell_reader.h"
 #include "data/preparation.h"
 #include "hotloop/error.h"
 
@@ -214,8 +217,14 @@ Preparation Preparation::parse(std::string_view text, const std::string& source)
       state->target_scales.size() != state->recipe.targets.size() || classification != !state->classes.empty() ||
       !(state->time_step >= 0) || state->longest < 0)
     reader.fail("must fit together: inputs, scales and classes");
-  for (const auto& [column, categories] : state->categories)
-    if (!std::ranges::is_sorted(categories)) reader.fail("must have sorted categories");
+  // Earlier versions kept numbers of CSV as they were written.
+  const auto relabel = [&](std::vector<std::string>& labels) {
+    for (std::string& label : labels) label = text_label(label);
+    if (std::set<std::string_view>(labels.begin(), labels.end()).size() != labels.size())
+      reader.fail("must have categories and classes that differ");
+  };
+  for (auto& [column, categories] : state->categories) relabel(categories);
+  relabel(state->classes);
   return preparation;
 }
 

@@ -25,7 +25,7 @@ RawTable read_table(RowSource& source, const Columns& columns, const std::shared
   std::vector<double> rows;
   std::int64_t last_series = -1;
   for (RowBlock block; source.next(block);) {
-    const auto count = static_cast<std::size_t>(block.num_rows());
+    const auto count = static_cast<std::size_t>(block.num_rows);
     rows.assign(count * (width + 1), 0);
     table.has_lines = !block.lines.empty();
     for (std::size_t i = 0; i < count; ++i) {

@@ -7,6 +7,7 @@
 
 #include "core/nearest.h"
 #include "core/utf8.h"
+#include "data/labels.h"
 #include "data/time.h"
 #include "hotloop/error.h"
 
@@ -49,12 +50,7 @@ RowStream::RowStream(const Preparation::State& state, const Columns& columns, st
 void RowStream::set_labels(std::size_t request, std::span<const std::string> labels) {
   labels_[request] = labels;
   const auto it = state_.categories.find(columns_.requests[request].name);
-  if (it == state_.categories.end()) return;
-  std::vector<int>& map = category_of_[request];
-  for (std::size_t i = map.size(); i < labels.size(); ++i) {
-    const auto found = std::ranges::lower_bound(it->second, labels[i]);
-    map.push_back(found != it->second.end() && *found == labels[i] ? static_cast<int>(found - it->second.begin()) : -1);
-  }
+  if (it != state_.categories.end()) find_labels(labels, it->second, category_of_[request]);
 }
 
 std::int64_t RowStream::push(std::span<const double> row, std::span<double> features, const Place& place) {

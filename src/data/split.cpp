@@ -7,6 +7,7 @@
 
 #include "core/nearest.h"
 #include "core/philox.h"
+#include "data/cell_reader.h"
 #include "hotloop/error.h"
 
 namespace hotloop::data {
@@ -50,7 +51,7 @@ std::vector<Part> parts_of_groups(const Split& split, std::span<const std::strin
   for (const auto& [names, part] :
        {std::pair(&split.validation_groups, Part::Validation), std::pair(&split.test_groups, Part::Test)})
     for (const std::string& name : *names) {
-      const auto it = std::ranges::find(known, name);
+      const auto it = std::ranges::find(known, text_label(name));
       if (it == known.end())
         throw UserError("split", "every group must be one that the table has", "'" + name + "'",
                         nearest_hint(name, known));

@@ -9,6 +9,7 @@
 #include "core/nearest.h"
 #include "core/print_number.h"
 #include "data/cell_reader.h"
+#include "data/columns.h"
 #include "data/labels.h"
 #include "hotloop/error.h"
 
@@ -83,6 +84,8 @@ class TableSource : public RowSource {
   std::vector<std::string> column_names() const override { return table_.names(); }
 
   void select(const std::vector<ColumnRequest>& requests) override {
+    const std::vector<std::string> names = table_.names();
+    positions_of(requests, names, "table", name_, std::to_string(names.size()) + " other columns");
     requests_ = requests;
     reader_.start(requests);
     for (const ColumnRequest& r : requests) {
@@ -105,6 +108,7 @@ class TableSource : public RowSource {
     }
     const std::int64_t count = std::min(block_rows, table_.num_rows() - at_);
     block.first_row = at_;
+    block.num_rows = count;
     block.lines.clear();
     block.columns.assign(requests_.size(), {});
     for (std::size_t c = 0; c < requests_.size(); ++c) read_column(c, count, block);

@@ -537,6 +537,17 @@ class Fit {
 
 }  // namespace
 
+const char* name_of(FitResult::Status status) {
+  using enum FitResult::Status;
+  switch (status) {
+    case Finished: return "finished";
+    case StoppedEarly: return "stopped_early";
+    case NonFiniteLoss: return "non_finite_loss";
+    case Stopped: break;
+  }
+  return "stopped";
+}
+
 FitResult fit(const nn::Layer& model, const data::Dataset& training, const data::Dataset& validation,
               const FitOptions& options) {
   check(training, validation, options);

@@ -121,7 +121,7 @@ TEST(Csv, AnEmptyLineOfOneColumnIsAnEmptyCell) {
   source->select({{.name = "a", .may_be_missing = true}});
   RowBlock block;
   ASSERT_TRUE(source->next(block));
-  ASSERT_EQ(block.num_rows(), 5);
+  ASSERT_EQ(block.num_rows, 5);
   for (const std::size_t row : {1, 3, 4}) EXPECT_TRUE(std::isnan(block.columns[0][row])) << row;
   EXPECT_EQ(block.columns[0][2], 3);
   EXPECT_EQ(block.lines, (std::vector<std::int64_t>{2, 3, 4, 5, 6}));

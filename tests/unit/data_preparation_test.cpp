@@ -151,7 +151,7 @@ TEST(Preparation, WindowsAreThoseOfTheDefinition) {
                     {"a", ColumnKind::Number, true},
                     {"b", ColumnKind::Number, true}});
     for (RowBlock block; source->next(block);)
-      for (std::size_t i = 0; i < static_cast<std::size_t>(block.num_rows()); ++i)
+      for (std::size_t i = 0; i < static_cast<std::size_t>(block.num_rows); ++i)
         groups[source->labels(1)[static_cast<std::size_t>(block.columns[1][i])]].push_back(
             {block.columns[0][i], block.columns[2][i], block.columns[3][i],
              block.first_row + static_cast<std::int64_t>(i)});

@@ -170,7 +170,7 @@ TEST(Windows, Refusals) {
   EXPECT_EQ(with([](Recipe& o) { o.length = 0; }), "[window] length must be positive. Received: 0.");
   EXPECT_EQ(with([](Recipe& o) { o.stride = -1; }), "[window] stride must be positive. Received: -1.");
   EXPECT_EQ(with([](Recipe& o) { o.inputs = {"z"}; }),
-            "[table] the column must be there. Received: 'z'. Try: did you mean 'x'?");
+            "[table] the table must have the column 'z'. Received: 3 other columns. Try: did you mean 'x'?");
   EXPECT_EQ(
       with([](Recipe& o) { o.length = 201; }),
       "[window] the table must be at least as long as a window and its horizon. Received: 200 rows for length 201 "

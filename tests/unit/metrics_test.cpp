@@ -107,6 +107,28 @@ TEST(Metrics, WrongTargetsAreTold) {
       "classes, accuracy say, if the targets are classes.");
 }
 
+TEST(Metrics, SamplesOfWeightZeroMayBeAnything) {
+  const double nan = std::nan("");
+  const Array weights = Array::from<double>({1, 0, 2}, {3}), kept = Array::from<double>({1, 2}, {2});
+  const auto value = [&](const metrics::Metric& metric, const Array& predictions, const Array& targets,
+                         const Array& of_samples) {
+    const data::ArrayDataset samples(Array::zeros(DType::F64, {targets.shape()[0], 2}), targets, {}, of_samples);
+    return train::evaluate_metric(metric, predictions, samples);
+  };
+  for (const metrics::MetricDef& def : metrics::all_metrics()) {
+    const metrics::Metric metric = metrics::make_metric(def.name);
+    const bool classes = def.of == metrics::Of::Classes;
+    const auto targets = [&](std::vector<double> all) {
+      const auto n = std::ssize(all);
+      return classes ? Array::from(all, {n}).cast(DType::I32) : Array::from(all, {n, 1});
+    };
+    const double with =
+        value(metric, Array::from<double>({-0.5, nan, 2}, {3, 1}), targets({0, classes ? -1 : nan, 1}), weights);
+    EXPECT_TRUE(std::isfinite(with)) << def.name;
+    EXPECT_EQ(with, value(metric, Array::from<double>({-0.5, 2}, {2, 1}), targets({0, 1}), kept)) << def.name;
+  }
+}
+
 TEST(Metrics, SequencesAreComparedStepByStepUpToTheirLengths) {
   const Array predictions =
       Array::from<double>({1, 0, 0, 1, 9, 0, 0, 1, 1, 0, 1, 0}, {2, 3, 2});  // classes 0 1 0, 1 0 0

@@ -51,16 +51,6 @@ class FirstEpoch {
   std::vector<KernelRecord> records_;
 };
 
-const char* status_name(Status status) {
-  switch (status) {
-    case Status::Finished: return "finished";
-    case Status::StoppedEarly: return "stopped_early";
-    case Status::NonFiniteLoss: return "non_finite_loss";
-    case Status::Stopped: break;
-  }
-  return "stopped";
-}
-
 std::string indented_by(const std::string& text, std::size_t blanks) {
   std::string out;
   for (std::size_t at = 0; at < text.size();) {
@@ -188,8 +178,8 @@ class Training {
     // What was fitted on the training rows tells one table from another.
     if (!std::filesystem::exists(folder_.preparation()))
       folder_.write(folder_.preparation(), preparation);
-    else if (const std::string stored = io::read_file(folder_.preparation(), "resume"); stored != preparation) {
-      const DType dtype = data::Preparation::parse(stored, folder_.preparation().string()).recipe().dtype;
+    else if (const data::Preparation stored = folder_.read_preparation(); stored.json() != preparation) {
+      const DType dtype = stored.recipe().dtype;
       if (dtype != job_.recipe.dtype)
         throw UserError("resume", "[train] precision must be that the run was started with", job_.precision(),
                         "precision = " + print_toml(std::string(name_of(dtype))));
@@ -243,8 +233,8 @@ class Training {
     if (!job_.fit.resume || job_.fit.resume->step > 0) return false;
     const ordered_json metrics = folder_.read_metrics();
     const std::string status = metrics.value("status", "");
-    const bool all = status == status_name(Status::Finished) && job_.fit.resume->epoch > job_.fit.epochs;
-    if (!all && status != status_name(Status::StoppedEarly)) return false;
+    const bool all = status == name_of(Status::Finished) && job_.fit.resume->epoch > job_.fit.epochs;
+    if (!all && status != name_of(Status::StoppedEarly)) return false;
     if (metrics.value("epochs", std::int64_t{0}) + 1 != job_.fit.resume->epoch) return false;
     const auto written = [](const std::filesystem::path& file) {
       std::error_code none;
@@ -258,7 +248,7 @@ class Training {
     const std::string run = folder_.path().string();
     const ordered_json metrics = folder_.read_metrics();
     const train::FitOptions& fit = job_.fit;
-    if (metrics["status"] == status_name(Status::Finished))
+    if (metrics["status"] == name_of(Status::Finished))
       fmt::print(
           out_,
           "{0} is finished, with all of its {1} epochs.\nGo on with more: hotloop train --resume {0} --epochs {2}\n",
@@ -363,7 +353,7 @@ class Training {
   void write_metrics() {
     const train::FitTimes& t = run_.times;
     ordered_json json = {{"hotloop", version},
-                         {"status", status_name(run_.status)},
+                         {"status", name_of(run_.status)},
                          {"message", run_.message},
                          {"run", folder_.path().string()},
                          {"metric", job_.fit.metric.name()},
