@@ -141,12 +141,16 @@ struct Attempt {
   const Leaves &y0, &y1, &error;
   int error_order;
   const Leaves& state;  // of the controller
+  Value failed;         // bool[]: StepResult's. y1 is not to be accepted then, however short the step
 };
 
 // The ends of a step, in s.
 struct StepEnds {
   Value t0, t1;
 };
+
+// By how much times, (n,) or one, may differ from another and count as the same: roundings of what the solve's times are sums of.
+using TimeMargin = std::function<Value(Value times)>;
 
 // Interface of a step size controller.
 class StepSizeRule {
@@ -160,9 +164,9 @@ class StepSizeRule {
   // For each leaf, the size that an error may have; by default 1e-6 (1 + |y|).
   virtual Leaves tolerance(const Leaves& y) const;
   virtual Proposal propose(const VectorField& field, const Attempt& attempt) const = 0;
-  // A step from t0 to t1, the first, one proposed or the one after an event, within the times that steps must not pass. Where the field jumps at t0
-  // it begins after that.
-  virtual StepEnds limit(const VectorField&, Value t0, Value t1) const { return {t0, t1}; }
+  // A step from t0 to t1, the first, one proposed or the one after an event, within the times that steps must not pass. One that would end within
+  // the margin of such a time ends there, and a time within the margin ahead of t0 was reached. Where the field jumps at t0 it begins after that.
+  virtual StepEnds limit(const VectorField&, Value t0, Value t1, const TimeMargin&) const { return {t0, t1}; }
 };
 
 // A controller held by value.
@@ -260,16 +264,17 @@ struct ConstantStep : Controller {
 struct PIDOptions {
   double pcoeff = 0, icoeff = 1, dcoeff = 0;  // I control; PI: 0.4, 0.3, 0; PID: e.g. 0.2, 0.3, 0.1 (Soederlind 2003)
   std::optional<double> dtmin = {}, dtmax = {};
-  bool force_dtmin = true;  // take steps of dtmin whatever their error rather than stop with StepTooSmall
+  bool force_dtmin =
+      true;  // take steps of dtmin whatever their error, if they were solved, rather than stop with StepTooSmall
   double factormin = 0.2, factormax = 10, safety = 0.9;
 };
 // Keeps rms(error / (atol + rtol |y|)) below one. Soederlind 2003, Hairer, Norsett, Wanner II.4 for the first step.
 struct PID : Controller {
   PID(Tolerance rtol, Tolerance atol, const PIDOptions& options = {});
 };
-// Another controller, with steps that end at the times given: at `step_ts` just so, at `jump_ts` because the field is discontinuous
-// there (what solvers know of it from before is forgotten): a step ends just before such a time, t1 too, and the next one, or the first at t0, begins just
-// after it.
+// Another controller, with steps that end at the times given, of which those that differ by rounding count as one: at `step_ts` just so, at `jump_ts`
+// because the field is discontinuous there (what solvers know of it from before is forgotten): a step ends just before such a time, t1 too, and the next
+// one, or the first at t0, begins just after it.
 struct Clip : Controller {
   Clip(Controller inner, std::vector<double> step_ts, std::vector<double> jump_ts = {});
 };
@@ -321,8 +326,8 @@ struct Checkpointed : Adjoint {
 
 // The adjoints of the equation: what is solved backwards is da/dt = - a df/dy, with steps of its own, so that the gradient is that of the
 // exact solution up to these tolerances, not that of the steps that were taken. For known t0, t1 and saved times, no events, and solvers
-// with an error estimate. Forward mode and what is differentiated twice are those of the steps. Where the backward solve does not get to the end
-// (max_steps, or an equation that blows up backwards) the gradient is NaN.
+// with an error estimate. Forward mode and what is differentiated twice are those of the steps. Where the solve, or
+// the backward one, does not get to its end (max_steps, or an equation that blows up backwards) the gradient is NaN.
 struct AdjointTolerance {
   double rtol = 1e-6, atol = 1e-8;  // of the backward solve
   std::int64_t max_steps = 4096;    // of it, between two saved times
@@ -348,7 +353,9 @@ struct Gauss : Adjoint {
 // Where the solution is wanted. Rows of the output come in the order of the fields.
 struct SaveAt {
   bool t0 = false;
-  Value ts_value = {};          // times computed by the program, (n,)
+  // Times computed by the program, (n,). A row is inf where its time is no number or not within [t0, t1], or comes after later ones and steps have
+  // passed it.
+  Value ts_value = {};
   std::vector<double> ts = {};  // or known
   bool steps = false;           // after each accepted step: max_steps rows, those beyond the last are inf
   bool t1 = false;

@@ -30,7 +30,7 @@ Result = enum.IntEnum("Result", _core.ode_results(), module=__name__)
 Result.__doc__ = """What became of a solve: the codes of Solution.result.
 
 Success (0): t1 was reached. Event (1): a terminal one ended it. MaxSteps (2): t1 was not reached in max_steps steps. StepTooSmall (3): the step size fell
-below what time can resolve, or below dtmin. NonFinite (4): the field or the state became infinite or NaN. NewtonFailed (5): Newton's method did not solve
+below what time can resolve, or below dtmin. NonFinite (4): the field or the state became infinite or NaN, or t0 or t1 is NaN. NewtonFailed (5): Newton's method did not solve
 the equations of an implicit step.
 """
 

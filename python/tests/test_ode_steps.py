@@ -232,3 +232,17 @@ def test_a_backward_solve_that_fails_gives_nan(adjoint):
     at = np.float64(0.3), np.float64(1)
     assert np.isnan(hl.jit(hl.grad(lambda a, y: end(a, y, 3), argnums=(0, 1)))(*at)).all()
     assert np.allclose(hl.jit(hl.grad(lambda a, y: end(a, y, 400), argnums=(0, 1)))(*at), [-10 * np.exp(-3), np.exp(-3)], rtol=1e-4)
+
+
+@pytest.mark.parametrize("adjoint", ["Backsolve", "Interpolating", "Gauss"])
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_forward_solve_that_fails_gives_a_gradient_of_nan(adjoint, saved):
+    def loss(rate, y0, max_steps):
+        saveat = hl.ode.SaveAt(ts=[0.1, 10.0] if saved else None, t1=True)
+        solution = hl.ode.solve(lambda t, y, a: -a * y, hl.ode.Tsit5(), 0.0, 10.0, y0, args=rate, adjoint=getattr(hl.ode, adjoint)(), controller=hl.ode.PID(1e-8, 1e-8),
+                                saveat=saveat, max_steps=max_steps)  # fmt: skip
+        return solution.ys[0] if saved else solution.y1
+
+    at = np.float64(0.3), np.float64(1)
+    assert np.isnan(hl.jit(hl.grad(lambda a, y: loss(a, y, 6), argnums=(0, 1)))(*at)).all()
+    assert np.isfinite(hl.jit(hl.grad(lambda a, y: loss(a, y, 400), argnums=(0, 1)))(*at)).all()

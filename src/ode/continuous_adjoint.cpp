@@ -128,12 +128,12 @@ Solution AdjointEquation::solve(const Field& field, Value from, Value to, const 
   options.max_steps = tolerance.max_steps;
   options.saveat = saveat;
   Solution back = ode::solve(field, solver, from, to, x, options);
-  back.y1 = x.unflatten(or_nan(back, back.y1.flatten()));
+  back.y1 = x.unflatten(or_nan(back.result, back.y1.flatten()));
   return back;
 }
 
-Leaves or_nan(const Solution& solution, Leaves leaves) {
-  const Value reached = equal(solution.result, constant(static_cast<double>(Result::Success), DType::I32));
+Leaves or_nan(Value result, Leaves leaves) {
+  const Value reached = equal(result, constant(static_cast<double>(Result::Success), DType::I32));
   for (Value& leaf : leaves)
     leaf = select(broadcast_to(reached, leaf.shape()), leaf,
                   constant(std::numeric_limits<double>::quiet_NaN(), leaf.dtype(), leaf.shape()));
@@ -149,7 +149,8 @@ Solution AdjointOfEquation::solve(const Problem& problem, const TakeSteps& take_
   const std::size_t num_state = y0.size(), num_rows = problem.options.saveat.ts.size();
   const double direction = problem.t0.number() <= problem.t1.number() ? 1 : -1;
 
-  // What is differentiated: (y0..., fixed...) -> y1..., rows at ts..., what a forward solution takes, counts.
+  // What is differentiated: (y0..., fixed...) -> y1..., rows at ts..., what a forward solution takes, counts: t1, the result, ...
+  constexpr std::size_t num_counts = 6;
   std::size_t num_coefficients = 0;
   const auto forward = [&](std::span<const Value> in) {
     const std::span<const Value> fixed = in.subspan(num_state);
@@ -244,9 +245,11 @@ Solution AdjointOfEquation::solve(const Problem& problem, const TakeSteps& take_
           return std::pair(next, std::vector<Value>{});
         },
         init, xs, {.reverse = true});
-    std::vector<Value> result(carry.begin(), carry.begin() + static_cast<std::ptrdiff_t>(num_state));
+    // Where the forward solve did not arrive, nothing is known of the state at t1.
+    const Leaves found = or_nan(outputs.last(num_counts)[1], carry);
+    std::vector<Value> result(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(num_state));
     result.resize(primals.size());
-    for (std::size_t k = 0; k < moving.size(); ++k) result[num_state + moving[k]] = carry[num_state + k];
+    for (std::size_t k = 0; k < moving.size(); ++k) result[num_state + moving[k]] = found[num_state + k];
     return result;
   };
 
@@ -259,7 +262,7 @@ Solution AdjointOfEquation::solve(const Problem& problem, const TakeSteps& take_
   const SaveAt& saveat = problem.options.saveat;
   std::vector<double> times = saveat.ts;
   if (saveat.t0) times.insert(times.begin(), problem.t0.number());
-  const std::span<const Value> counts = std::span(out).last(6);
+  const std::span<const Value> counts = std::span(out).last(num_counts);
   s.t1 = stop_gradient(counts[0]);
   if (!times.empty() || saveat.t1) {
     s.ts = rows_of({}, times.empty() ? Value{} : constant(times_of(times, dtype)), saveat.t1 ? s.t1 : Value{});

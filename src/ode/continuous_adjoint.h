@@ -32,8 +32,8 @@ struct AdjointEquation {
                  const SaveAt& saveat = SaveAt::end()) const;
 };
 
-// The leaves, NaN unless the solve went all its way.
-Leaves or_nan(const Solution& solution, Leaves leaves);
+// The leaves, NaN unless the solve of that result went all its way.
+Leaves or_nan(Value result, Leaves leaves);
 
 // Carries cotangents over an interval between two saved times, from `later`, where the state is y, to `earlier`.
 using CarryBack = std::function<Cotangents(const AdjointEquation& equation, Value later, Value earlier, const Leaves& y,

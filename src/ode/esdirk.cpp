@@ -1,5 +1,6 @@
 #include "ode/esdirk.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "hotloop/error.h"
@@ -25,10 +26,9 @@ class EsdirkRule : public StepRule {
     const FlatField f(field, in.y0);
     const Value y0 = f.pack(in.y0), dt = in.t1 - in.t0, h = cast(dt, y0.dtype());
     // One Jacobian, where the step starts, serves all stages.
-    Array eye = Array::zeros(y0.dtype(), {f.size(), f.size()});
-    for (std::int64_t i = 0; i < f.size(); ++i) eye.set(i * f.size() + i, 1);
     const Value scale = t.gamma * h;
-    const Value matrix = constant(eye) - scale * stop_gradient(f.jacobian(stop_gradient(in.t0), stop_gradient(y0)));
+    const Value matrix =
+        identity(f.size(), y0.dtype()) - scale * stop_gradient(f.jacobian(stop_gradient(in.t0), stop_gradient(y0)));
     const Factors factors = factorize(matrix);
     const NewtonTolerance tolerance = newton_tolerance(f, in);
     std::vector<Value> ks = {in.made_jump.defined() ? f(in.t0, y0) : f.pack(in.state)};
@@ -46,9 +46,9 @@ class EsdirkRule : public StepRule {
       const Value known = y0 + h * weighted(t.a[i]);
       const Value time = t.c[i] == 1 ? in.t1 : in.t0 + t.c[i] * dt;
       const NewtonSolution solution =
-          newton(f, time, scale, known, known + scale * weighted(t.predictor[i]), matrix, factors, tolerance);
+          newton(f, time, scale, known, scale * weighted(t.predictor[i]), matrix, factors, tolerance);
       z = solution.z;
-      ks.push_back((z - known) / scale);
+      ks.push_back(solution.increment / scale);
       const Value missed = logical_not(solution.converged);
       failed = failed.defined() ? bit_or(failed, missed) : missed;
       evaluations = evaluations.defined() ? evaluations + solution.iterations : solution.iterations;
@@ -85,7 +85,10 @@ void Esdirk::check(double tolerance) const {
     if (i > 0) full[i][i] = gamma;
     require(std::abs(sum - c[i]) <= tolerance, "row " + std::to_string(i) + " sums to its c");
   }
-  check_order(name, full, full.back(), order, tolerance);
+  std::vector<double> embedded = full.back();
+  for (std::size_t i = 0; i < n; ++i) embedded[i] -= error[i];
+  check_weights(name, full, full, {full.back(), embedded, hermite(full.back()), order, order - 1, std::min(order, 3)},
+                tolerance);
 }
 
 Solver esdirk(Esdirk tableau, double tolerance) {

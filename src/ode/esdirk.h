@@ -16,9 +16,9 @@ struct Esdirk {
   double gamma = 0;
   std::vector<double> c;
   std::vector<std::vector<double>> a, predictor;  // row i has i entries
-  std::vector<double> error;                      // b - b_hat
+  std::vector<double> error;                      // b - b_hat, whose order is one less
 
-  // InternalError unless rows sum to c and b satisfies the order conditions.
+  // InternalError unless rows sum to c, and b, b_hat and the cubic Hermite interpolant satisfy their order conditions.
   void check(double tolerance) const;
 };
 Solver esdirk(Esdirk tableau, double tolerance);

@@ -10,6 +10,7 @@
 #include "hotloop/ops.h"
 #include "hotloop/transforms.h"
 #include "ir/region.h"
+#include "ode/interpolant.h"
 #include "ops/composed/bounded_while.h"
 
 namespace hotloop::ode {
@@ -89,18 +90,6 @@ Leaves EventFinder::values(Value s, const Leaves& y) const {
   return values;
 }
 
-// The step's interpolant at t0 + x (t1 - t0).
-Leaves EventFinder::at(const StepInput& step, const StepResult& result, Value x) const {
-  Leaves y;
-  for (std::size_t i = 0; i < step.y0.size(); ++i) {
-    const Value here = cast(x, step.y0[i].dtype());
-    Value sum = result.interpolant.back()[i];
-    for (std::size_t j = result.interpolant.size() - 1; j-- > 0;) sum = result.interpolant[j][i] + here * sum;
-    y.push_back(step.y0[i] + here * sum);
-  }
-  return y;
-}
-
 EventFinder::Outcome EventFinder::find(const StepInput& step, const StepResult& result, Value accepted,
                                        const Leaves& before, const Leaves& after) const {
   const DType dtype = step.t0.dtype();
@@ -108,6 +97,7 @@ EventFinder::Outcome EventFinder::find(const StepInput& step, const StepResult& 
   const Value tiny = constant(side_of_zero(dtype), dtype);
   const double width = dtype == DType::F32 ? 1e-6 : 1e-14;  // to which places are located
   const auto time_at = [&](Value x) { return step.t0 + x * length; };
+  const auto at = [&](Value x) { return interpolate(step.y0, result.interpolant, x); };
   Outcome outcome;
   Value first = one;  // place of the first crossing in the step
   Leaves crosses, places;
@@ -119,7 +109,7 @@ EventFinder::Outcome EventFinder::find(const StepInput& step, const StepResult& 
     if (accepted.defined()) crossed = bit_and(crossed, accepted);
     // Bisection that falls back from Illinois' false position, to the last digits of x. From its own event on a function has a side but no
     // value: false position would look within rounding of that event, and find it again.
-    const auto g = [&](Value x) { return function(i, time_at(x), at(step, result, x)); };
+    const auto g = [&](Value x) { return function(i, time_at(x), at(x)); };
     const auto open = [&](std::span<const Value> c) {
       return bit_and(crossed, greater(c[1] - c[0], constant(width, dtype)));
     };
@@ -148,7 +138,7 @@ EventFinder::Outcome EventFinder::find(const StepInput& step, const StepResult& 
     places.push_back(x);
   }
   outcome.crossing.t = time_at(first);
-  const Leaves there = at(step, result, first);
+  const Leaves there = at(first);
   // Events at one place happen together: places are the same but for the last digits of x, or of time, and a function that has left its side there
   // would not be seen to cross later.
   const Value near =

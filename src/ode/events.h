@@ -31,7 +31,6 @@ class EventFinder {
                const Leaves& after) const;
 
  private:
-  Leaves at(const StepInput& step, const StepResult& result, Value x) const;
   Value function(std::size_t i, Value s, const Leaves& y) const;
   // What counts as the function's value right after its own event, in a step of this length; `changed`: the state is another one, undefined if no
   // event changes it.

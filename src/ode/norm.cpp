@@ -1,5 +1,7 @@
 #include "ode/norm.h"
 
+#include <limits>
+
 #include "core/print_number.h"
 #include "core/resolution.h"
 #include "hotloop/error.h"
@@ -18,16 +20,34 @@ Value rms(const Leaves& leaves, DType dtype) {
   return total.defined() ? sqrt(total / static_cast<double>(std::max<std::int64_t>(size, 1))) : constant(0, dtype);
 }
 
+Leaves error_sizes(const Leaves& magnitudes, const Tolerance& rtol, const Tolerance& atol) {
+  Leaves sizes;
+  for (std::size_t i = 0; i < magnitudes.size(); ++i) {
+    const Value y = magnitudes[i];
+    const double least = y.dtype() == DType::F64 ? std::numeric_limits<double>::min()
+                                                 : static_cast<double>(std::numeric_limits<float>::min());
+    sizes.push_back(maximum(atol.of(i, y), least) + rtol.of(i, y) * y);
+  }
+  return sizes;
+}
+
+Leaves magnitudes(const Leaves& y) {
+  Leaves sizes;
+  for (const Value& leaf : y) sizes.push_back(abs(leaf));
+  return sizes;
+}
+
+Value scaled_norm(const Leaves& error, const Leaves& sizes, DType dtype) {
+  Leaves scaled;
+  for (std::size_t i = 0; i < error.size(); ++i) scaled.push_back(error[i] / sizes[i]);
+  return rms(scaled, dtype);
+}
+
 Value initial_step(const VectorField& field, Value t0, const Leaves& y0, int error_order, const Tolerance& rtol,
                    const Tolerance& atol) {
   const DType dtype = field.time_dtype();
-  Leaves scale;
-  for (std::size_t i = 0; i < y0.size(); ++i) scale.push_back(atol.of(i, y0[i]) + rtol.of(i, y0[i]) * abs(y0[i]));
-  const auto norm = [&](const Leaves& x) {
-    Leaves scaled;
-    for (std::size_t i = 0; i < x.size(); ++i) scaled.push_back(x[i] / scale[i]);
-    return rms(scaled, dtype);
-  };
+  const Leaves sizes = error_sizes(magnitudes(y0), rtol, atol);
+  const auto norm = [&](const Leaves& x) { return scaled_norm(x, sizes, dtype); };
   const auto number = [&](double x) { return constant(x, dtype); };
   const Leaves f0 = field(t0, y0);
   const Value d0 = norm(y0), d1 = norm(f0);

@@ -1,10 +1,12 @@
 #include "ode/saving.h"
 
+#include <cmath>
 #include <limits>
 
 #include "core/print_number.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
+#include "ode/interpolant.h"
 #include "ops/composed/bounded_while.h"
 
 namespace hotloop::ode {
@@ -38,16 +40,21 @@ Saver::Saver(const SaveAt& saveat, const Leaves& y0, Scalar t0, Scalar t1, Scala
   const auto rounded = [&](double t) {
     return time_dtype == DType::F32 ? static_cast<double>(static_cast<float>(t)) : t;
   };
+  maybe_passed_ = !known || saveat.ts_value.defined();
   maybe_nowhere_ = !known || rounded(t0.number()) == rounded(t1.number());
   if (!saveat.ts.empty()) {
     if (saveat.ts_value.defined()) throw UserError("ode.solve", "SaveAt takes ts as numbers or as a value", "both");
-    const double sign = direction.is_number() ? direction.number() : 0;
+    // Of what is not known to go one way, the first two times that differ say which.
+    double sign = direction.is_number() ? direction.number() : 0;
     const double first = known ? rounded(t0.number()) : 0, end = known ? rounded(t1.number()) : 0;
     Array times(time_dtype, {static_cast<std::int64_t>(saveat.ts.size())});
     for (std::size_t i = 0; i < saveat.ts.size(); ++i) {
       const double t = rounded(saveat.ts[i]);
       const auto text = [&] { return "ts[" + std::to_string(i) + "] = " + print_number(t); };
-      if (sign != 0 && i > 0 && sign * (t - rounded(saveat.ts[i - 1])) < 0)
+      if (std::isnan(t)) throw UserError("ode.solve", "ts must be numbers", text());
+      const double later = i > 0 ? t - rounded(saveat.ts[i - 1]) : 0;
+      if (sign == 0 && later != 0) sign = later > 0 ? 1 : -1;
+      if (sign * later < 0)
         throw UserError("ode.solve", "ts must be sorted in the direction of integration",
                         text() + " after " + print_number(saveat.ts[i - 1]), "sort them");
       if (known && (sign * (t - first) < 0 || sign * (end - t) < 0))
@@ -79,7 +86,7 @@ Saved Saver::start(std::size_t degree, Value start, Value end) const {
       Value rows = unreached(leaf.dtype(), leaf.shape(), ts_.shape()[0]);
       if (maybe_nowhere_) {
         const Value begin = broadcast_to(start, ts_.shape());
-        Value there = bit_and(less_equal(ts_, begin), broadcast_to(greater_equal(start, end), ts_.shape()));
+        Value there = bit_and(equal(ts_, begin), broadcast_to(greater_equal(start, end), ts_.shape()));
         for (int i = 0; i < leaf.rank(); ++i) there = expand_dims(there, i + 1);
         rows = select(broadcast_to(there, rows.shape()), broadcast_to(expand_dims(leaf, 0), rows.shape()), rows);
       }
@@ -118,13 +125,15 @@ void Saver::save(Saved& saved, const TakenStep& step, const std::string& residua
     const Value length = maximum(step.t1 - step.t0, like(step.t0, std::numeric_limits<float>::min()));
     const auto write = [&](std::span<const Value> v) {
       const Value x = (element(ts_, v[0]) - step.t0) / length;
+      const Value passed = less(element(ts_, v[0]), step.t0 - step.margin);
       std::vector<Value> next = {v[0] + 1};
-      for (std::size_t i = 0; i < step.y0.size(); ++i) {
-        const auto& terms = step.result.interpolant;
-        const Value at = cast(x, step.y0[i].dtype());
-        Value y = terms.back()[i];
-        for (std::size_t j = terms.size() - 1; j-- > 0;) y = terms[j][i] + at * y;
-        next.push_back(set_row(v[i + 1], v[0], step.y0[i] + at * y));
+      const Leaves y = interpolate(step.y0, step.result.interpolant, x);
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        Value row = y[i];
+        // What steps have passed before it came up is not there any more.
+        if (maybe_passed_)
+          row = select(broadcast_to(passed, row.shape()), constant(infinity, row.dtype(), row.shape()), row);
+        next.push_back(set_row(v[i + 1], v[0], row));
       }
       return next;
     };

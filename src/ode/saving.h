@@ -14,6 +14,7 @@ struct TakenStep {
   Value keep;        // undefined: always
   Value index;       // i32[]: number of steps accepted before it
   const Leaves& y1;  // after it: result.y1 if it was accepted, else y0
+  Value margin;      // within which a time counts as t0
 };
 
 // The buffers are part of the loop's carry; each is written a row at a time, in place.
@@ -28,7 +29,7 @@ struct Saved {
 
 class Saver {
  public:
-  // `direction` as VectorField's. UserError when ts are not sorted or not within [t0, t1].
+  // `direction` as VectorField's. UserError when known ts are no numbers, not sorted, or not within a known [t0, t1].
   Saver(const SaveAt& saveat, const Leaves& y0, Scalar t0, Scalar t1, Scalar direction, DType time_dtype,
         std::int64_t max_steps);
 
@@ -46,6 +47,7 @@ class Saver {
   SaveAt saveat_;
   Leaves y0_;
   bool maybe_nowhere_ = false;  // whether t0 may be t1
+  bool maybe_passed_ = false;   // whether ts may be unsorted, or begin before t0
   Scalar direction_;
   DType time_dtype_;
   std::int64_t max_steps_;

@@ -1,9 +1,12 @@
+#include <bit>
+#include <cstdint>
 #include <limits>
 
 #include "hotloop/error.h"
 #include "hotloop/ode.h"
 #include "hotloop/ops.h"
 #include "hotloop/transforms.h"
+#include "ode/interpolant.h"
 
 namespace hotloop::ode {
 
@@ -13,7 +16,7 @@ std::string describe(Result result) {
     case Result::Event: return "an event ended the solve";
     case Result::MaxSteps: return "the maximum number of steps was taken before t1 was reached";
     case Result::StepTooSmall: return "the step size fell below what time can resolve, or below dtmin";
-    case Result::NonFinite: return "the field or the state became infinite or NaN";
+    case Result::NonFinite: return "the field or the state became infinite or NaN, or t0 or t1 is NaN";
     case Result::NewtonFailed: return "Newton's method did not solve the equations of an implicit step";
   }
   throw UserError("ode", "a result must be a code of ode::Result", std::to_string(static_cast<int>(result)));
@@ -70,25 +73,32 @@ Tree<Value> Solution::evaluate(Value t) const {
   const Value in_dtype = t.dtype() == dtype ? t : cast(t, dtype);
   const Value s = dense->direction.is_number() ? (dense->direction.number() > 0 ? in_dtype : -in_dtype)
                                                : dense->direction.as(dtype) * in_dtype;
-  // The first step that does not end before s; beyond the last it is the last.
-  const Value before = cast(less(dense->ends, s), DType::I32),
-              taken = less(dense->ends, like(s, std::numeric_limits<double>::infinity()));
-  const Value index = minimum(sum(before), maximum(sum(cast(taken, DType::I32)) - 1, constant(0, DType::I32)));
+  const Value infinite = like(s, std::numeric_limits<double>::infinity());
+  // The first step that does not end before s, by bisection: so many do that their number has the bits found so far.
+  const std::int64_t rows = dense->ends.shape()[0];
+  const auto end_of = [&](Value step) { return gather(dense->ends, step, 0); };
+  Value index = constant(0, DType::I32);
+  for (std::int64_t bit = std::bit_floor(static_cast<std::uint64_t>(rows)); bit > 0; bit /= 2) {
+    const Value more = index + bit, last = constant(static_cast<double>(rows), DType::I32);
+    const Value before = bit_and(less_equal(more, last), less(end_of(minimum(more, last) - 1), s));
+    index = select(before, more, index);
+  }
+  // Beyond the last step it is the last.
+  index = minimum(index, constant(static_cast<double>(rows - 1), DType::I32));
+  const Value taken = bit_or(less(end_of(index), infinite), equal(index, constant(0, DType::I32)));
+  index = select(taken, index, index - 1);
   // Where no step was taken the length is infinite, and the constant term is y0.
   const Value length = gather(dense->lengths, index, 0), start = gather(dense->starts, index, 0);
-  const Value any = less(length, like(s, std::numeric_limits<double>::infinity()));
+  const Value any = less(length, infinite);
   const Value x = select(any, (s - select(any, start, s)) / select(any, length, like(s, 1)), like(s, 0));
-  Leaves y;
-  for (std::size_t i = 0; i < dense->coefficients[0].size(); ++i) {
-    const Value at = cast(x, dense->coefficients[0][i].dtype());
-    Value value;
-    for (std::size_t j = dense->coefficients.size(); j-- > 0;) {
-      const Value c = gather(dense->coefficients[j][i], index, 0);
-      value = value.defined() ? c + at * value : c;
-    }
-    y.push_back(value);
+  std::vector<Leaves> terms;
+  for (const Leaves& coefficients : dense->coefficients) {
+    terms.emplace_back();
+    for (const Value& rows_of_leaf : coefficients) terms.back().push_back(gather(rows_of_leaf, index, 0));
   }
-  return dense->like.unflatten(y);
+  const Leaves y0 = terms.front();
+  terms.erase(terms.begin());
+  return dense->like.unflatten(interpolate(y0, terms, x));
 }
 
 }  // namespace hotloop::ode

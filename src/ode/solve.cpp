@@ -1,5 +1,5 @@
 #include <cmath>
-#include <limits>
+#include <utility>
 
 #include "core/index.h"
 #include "core/print_number.h"
@@ -134,12 +134,12 @@ class Integration {
   Progress start() {
     const DType dtype = field_.time_dtype();
     Progress p;
-    p.t0 = within(start_, end_, {}).t0;
+    p.t0 = within(start_, end_).t0;
     p.y = y0_;
     p.solver = solver_.start(field_, p.t0, y0_);
     const Value dt0 = options_.dt0 ? options_.dt0->as(dtype) : Value{};
     std::tie(p.t1, p.controller) = controller_.start(field_, p.t0, y0_, dt0, solver_.error_order());
-    p.t1 = within(p.t0, p.t1, {}).t1;
+    p.t1 = within(p.t0, p.t1).t1;
     if (controller_.makes_jumps()) p.made_jump = constant(0, DType::Bool);
     p.num_accepted = constant(0, DType::I32);
     p.num_evaluations = constant(field_.num_evaluations(), DType::I32);
@@ -181,12 +181,8 @@ class Integration {
     const Value evaluations = taken.num_evaluations.defined()
                                   ? taken.num_evaluations
                                   : constant(field_.num_evaluations() - evaluations_before, DType::I32);
-    Leaves error = taken.error;
-    if (taken.failed.defined() && controller_.is_adaptive())
-      for (Value& e : error)
-        e = select(taken.failed, constant(std::numeric_limits<double>::infinity(), e.dtype(), e.shape()), e);
-    const Proposal next =
-        controller_.propose(field_, {now.t0, now.t1, now.y, taken.y1, error, solver_.error_order(), now.controller});
+    const Proposal next = controller_.propose(
+        field_, {now.t0, now.t1, now.y, taken.y1, taken.error, solver_.error_order(), now.controller, taken.failed});
 
     // Nothing follows from the inside of a rejected step, which may be infinite: no derivative does either, though events and saved
     // rows are written by loops that read it.
@@ -196,7 +192,12 @@ class Integration {
 
     Progress after = now;
     const Value begin = minimum(next.t0, end_);
-    const StepEnds ends = within(begin, next.t1, next.keep);
+    StepEnds ends = within(begin, next.t1);
+    // A step that was rejected is not tried again.
+    if (next.keep.defined()) {
+      const Value again = bit_and(logical_not(next.keep), greater_equal(ends.t1, now.t1));
+      ends.t1 = select(again, now.t0 + stop_gradient(0.5 * (now.t1 - now.t0)), ends.t1);
+    }
     after.t0 = ends.t0;
     after.t1 = ends.t1;
     const auto keep = [&](const Leaves& fresh, const Leaves& old) {
@@ -218,7 +219,8 @@ class Integration {
     if (events_.any()) reached = meet_events(now, input, taken, next, after, reached);
     after.result = select(equal(after.result, code(Result::Success)), outcome(next, taken, after), after.result);
     if (saver_.any())
-      saver_.save(after.saved, {now.t0, now.t1, reached, now.y, taken, next.keep, now.num_accepted, after.y},
+      saver_.save(after.saved,
+                  {now.t0, now.t1, reached, now.y, taken, next.keep, now.num_accepted, after.y, margin_at(now.t0)},
                   options_.adjoint.rule().residuals());
     return after;
   }
@@ -234,7 +236,7 @@ class Integration {
       for (std::size_t i = 0; i < a.size(); ++i) chosen.push_back(select(happened, a[i], b[i]));
       return chosen;
     };
-    const StepEnds ends = within(t, t + stop_gradient(next.t1 - next.t0), {});
+    const StepEnds ends = within(t, t + stop_gradient(next.t1 - next.t0));
     after.y = where(met.y, after.y);
     if (!after.solver.empty())
       after.solver = cond(
@@ -253,23 +255,29 @@ class Integration {
     return select(happened, t, reached);
   }
 
-  // A step from t0 to t1 within what the controller allows and the end; `keep`: see clipped.
-  StepEnds within(Value t0, Value t1, Value keep) const {
-    StepEnds ends = controller_.limit(field_, t0, clipped(t0, t1, keep));
-    if (!controller_.makes_jumps()) return ends;
+  // A step from t0 to t1 within what the controller allows and the end.
+  StepEnds within(Value t0, Value t1) const {
+    const auto margin = [this](Value times) { return margin_at(times); };
+    if (!controller_.makes_jumps()) {
+      StepEnds ends = controller_.limit(field_, t0, t1, margin);
+      ends.t1 = clipped(ends.t1);
+      return ends;
+    }
+    StepEnds ends = controller_.limit(field_, t0, clipped(t1), margin);
     // Beyond a jump at the end nothing is left. The step before it moves with the end.
-    const Value left = controller_.limit(field_, ends.t1, end_).t0;
+    const Value left = controller_.limit(field_, ends.t1, end_, margin).t0;
     ends.t1 = select(greater_equal(left, end_), end_ + stop_gradient(ends.t1 - end_), ends.t1);
     ends.t0 = minimum(ends.t0, end_);
     return ends;
   }
 
-  // A step that would end within rounding of the solve's end ends there; one that was rejected is halved instead.
-  Value clipped(Value t0, Value t1, Value keep) const {
-    const Value margin = (50 * resolution(end_.dtype())) * maximum(abs(start_), abs(end_));
-    const Value at_end = keep.defined() ? select(keep, end_, t0 + 0.5 * (end_ - t0)) : end_;
-    return select(greater(t1, stop_gradient(end_ - margin)), at_end, t1);
+  // Within which a time that a step must meet is met. Times are sums that began at the start.
+  Value margin_at(Value times) const {
+    return stop_gradient((50 * resolution(times.dtype())) *
+                         maximum(abs(broadcast_to(start_, times.shape())), abs(times)));
   }
+  // The end of a step, within the solve's.
+  Value clipped(Value t1) const { return select(greater(t1, stop_gradient(end_ - margin_at(end_))), end_, t1); }
 
   Value outcome(const Proposal& next, const StepResult& taken, const Progress& after) const {
     Value result = next.result.defined() ? next.result : code(Result::Success);
@@ -278,6 +286,8 @@ class Integration {
                                          : code(Result::StepTooSmall);
     if (!taken.failed.defined()) return select(stuck, reason, result);
     const Value failure = select(all_finite(taken.y1), code(Result::NewtonFailed), code(Result::NonFinite));
+    if (next.result.defined())
+      result = select(bit_and(taken.failed, equal(result, code(Result::StepTooSmall))), failure, result);
     result = select(stuck, select(taken.failed, failure, reason), result);
     // Without a controller that could reject the step.
     return controller_.is_adaptive() ? result : select(taken.failed, failure, result);
@@ -327,7 +337,7 @@ class Integration {
       for (std::size_t i = 0; i < rows; ++i) {
         const Value times = v[at_t0 + 3], begin = broadcast_to(v[at_t0 + 1], times.shape());
         Value later = tangents[at_t0 + 3] - broadcast_to(tangents[at_t0 + 1], times.shape());
-        Value there = bit_and(less_equal(times, begin), broadcast_to(at_once, times.shape()));
+        Value there = bit_and(equal(times, begin), broadcast_to(at_once, times.shape()));
         for (int k = 0; k < slopes[i].rank(); ++k) {
           later = expand_dims(later, k + 1);
           there = expand_dims(there, k + 1);
@@ -358,7 +368,8 @@ class Integration {
     s.t1 = field_.time(end.t0);
     s.y1 = like.unflatten(end.y);
     const Value finite = all_finite(end.y),
-                stopped = select(less(end.t0, end_), code(Result::MaxSteps), code(Result::Success));
+                short_of = select(less(end.t0, end_), code(Result::MaxSteps), code(Result::NonFinite)),
+                stopped = select(greater_equal(end.t0, end_), code(Result::Success), short_of);
     const Value success = equal(end.result, code(Result::Success));
     s.result = select(success, select(finite, stopped, code(Result::NonFinite)), end.result);
     s.stats.num_steps = num_steps;
@@ -393,6 +404,9 @@ class Integration {
 
 Solution solve(const Field& field, const Solver& solver, Scalar t0, Scalar t1, const Tree<Value>& y0,
                const Options& options) {
+  for (const auto& [name, time] : {std::pair("t0", t0), std::pair("t1", t1)})
+    if (time.is_number() && std::isnan(time.number()))
+      throw UserError("ode.solve", std::string(name) + " must be a number", "nan");
   return options.adjoint.rule().solve({field, solver, t0, t1, y0, options}, [](const Problem& p) {
     return Integration(p.field, p.solver, p.t0, p.t1, p.y0, p.options).run();
   });

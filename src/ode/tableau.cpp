@@ -25,10 +25,10 @@ Weights times(const std::vector<Weights>& a, const Weights& v) {
 }
 
 // All rooted trees with at most `most` vertices, by size. A tree is a root over a multiset of smaller ones, which are taken in
-// order of their position so that each multiset comes once.
-std::vector<RootedTree> rooted_trees(const std::vector<Weights>& a, int most) {
+// order of their position so that each multiset comes once. `a`, `single`: see check_weights.
+std::vector<RootedTree> rooted_trees(const std::vector<Weights>& a, const std::vector<Weights>& single, int most) {
   std::vector<RootedTree> trees;
-  std::vector<Weights> below;  // A times at_stage, of each tree
+  std::vector<Weights> below, alone;  // a and single times at_stage, of each tree
   const std::size_t stages = a.size();
   for (int size = 1; size <= most; ++size) {
     std::vector<RootedTree> found;
@@ -39,14 +39,16 @@ std::vector<RootedTree> rooted_trees(const std::vector<Weights>& a, int most) {
       }
       for (std::size_t i = first; i < trees.size(); ++i) {
         if (trees[i].size > left) break;
+        const Weights& child = trees[i].size == size - 1 ? alone[i] : below[i];
         Weights product = w;
-        for (std::size_t s = 0; s < stages; ++s) product[s] *= below[i][s];
+        for (std::size_t s = 0; s < stages; ++s) product[s] *= child[s];
         self(self, i, left - trees[i].size, density * trees[i].density, product);
       }
     };
     grow(grow, 0, size - 1, 1, Weights(stages, 1));
     for (RootedTree& tree : found) {
       below.push_back(times(a, tree.at_stage));
+      alone.push_back(times(single, tree.at_stage));
       trees.push_back(std::move(tree));
     }
   }
@@ -80,36 +82,33 @@ void Tableau::check(double tolerance) const {
     }
     require(std::abs(sum - c[i]) <= tolerance * largest, "row " + std::to_string(i) + " sums to its c");
   }
-  Weights embedded = b;
+  Weights embedded = error.empty() ? Weights() : b;
   for (std::size_t i = 0; i < error.size(); ++i) embedded[i] -= error[i];
-  for (const RootedTree& tree : rooted_trees(a, std::max(order, dense_order))) {
+  check_weights(name, a, a, {b, embedded, dense, order, embedded_order, dense_order}, tolerance * largest);
+}
+
+void check_weights(const std::string& name, const std::vector<std::vector<double>>& a,
+                   const std::vector<std::vector<double>>& single, const StageWeights& weights, double tolerance) {
+  const auto require = [&](bool condition, const std::string& what) { HOTLOOP_CHECK(condition, name + ": " + what); };
+  const auto& [b, b_hat, dense, order, embedded_order, dense_order] = weights;
+  for (const Weights& row : dense) require(row.size() == b.size(), "rows of the interpolant");
+  for (const RootedTree& tree : rooted_trees(a, single, std::max({order, embedded_order, dense_order}))) {
     const std::string which = " condition of a tree of " + std::to_string(tree.size);
-    if (tree.size <= order)
-      require(std::abs(dot(b, tree.at_stage) - 1 / tree.density) <= tolerance * largest, "order" + which);
-    if (!error.empty() && tree.size <= embedded_order)
-      require(std::abs(dot(embedded, tree.at_stage) - 1 / tree.density) <= tolerance * largest, "embedded" + which);
+    if (tree.size <= order) require(std::abs(dot(b, tree.at_stage) - 1 / tree.density) <= tolerance, "order" + which);
+    if (!b_hat.empty() && tree.size <= embedded_order)
+      require(std::abs(dot(b_hat, tree.at_stage) - 1 / tree.density) <= tolerance, "embedded" + which);
     if (dense.empty() || tree.size > dense_order) continue;
     // sum_i b_i(x) w_i = x^size / density for all x, so coefficient by coefficient.
     for (std::size_t j = 0; j < dense.size(); ++j) {
       const double wanted = static_cast<int>(j) + 1 == tree.size ? 1 / tree.density : 0;
-      require(std::abs(dot(dense[j], tree.at_stage) - wanted) <= 100 * tolerance * largest, "interpolant's" + which);
+      require(std::abs(dot(dense[j], tree.at_stage) - wanted) <= 100 * tolerance, "interpolant's" + which);
     }
   }
-  for (std::size_t i = 0; i < stages && !dense.empty(); ++i) {
+  for (std::size_t i = 0; i < b.size() && !dense.empty(); ++i) {
     double end = 0;
-    for (const Weights& row : dense) {
-      require(row.size() == stages, "rows of the interpolant");
-      end += row[i];
-    }
-    require(std::abs(end - b[i]) <= 100 * tolerance * largest, "the interpolant ends at y1");
+    for (const Weights& row : dense) end += row[i];
+    require(std::abs(end - b[i]) <= 100 * tolerance, "the interpolant ends at y1");
   }
-}
-
-void check_order(const std::string& name, const std::vector<std::vector<double>>& a, const std::vector<double>& b,
-                 int order, double tolerance) {
-  for (const RootedTree& tree : rooted_trees(a, order))
-    HOTLOOP_CHECK(std::abs(dot(b, tree.at_stage) - 1 / tree.density) <= tolerance,
-                  name + ": order condition of a tree of " + std::to_string(tree.size));
 }
 
 std::vector<std::vector<double>> hermite(const std::vector<double>& b) {

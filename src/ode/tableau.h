@@ -29,9 +29,17 @@ struct Tableau {
   void check(double tolerance) const;
 };
 
-// InternalError unless the method with matrix a (full or lower triangular) and weights b is of that order.
-void check_order(const std::string& name, const std::vector<std::vector<double>>& a, const std::vector<double>& b,
-                 int order, double tolerance);
+// What the stages of a method weigh: in y1, in the embedded method (empty: there is none), and in each degree of the interpolant (empty: there is none).
+struct StageWeights {
+  std::vector<double> b, b_hat;
+  std::vector<std::vector<double>> dense;
+  int order = 0, embedded_order = 0, dense_order = 0;
+};
+// InternalError unless the weights satisfy every order condition, one for each rooted tree, and the interpolant ends at y1. `a`: the matrix of the stages,
+// of any form. `single`: what stands in its place below a vertex with one child: a again for Runge-Kutta methods (Butcher 1963), with gamma added for
+// Rosenbrock's (Hairer and Wanner 1996, IV.7).
+void check_weights(const std::string& name, const std::vector<std::vector<double>>& a,
+                   const std::vector<std::vector<double>>& single, const StageWeights& weights, double tolerance);
 
 // The cubic Hermite interpolant of y, y1 and the first and last stage, as rows of `dense`.
 std::vector<std::vector<double>> hermite(const std::vector<double>& b);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "hotloop/jit.h"
 #include "ir/op_def.h"
@@ -161,7 +162,12 @@ TEST(OdeErrors, SayWhatIsWrong) {
   expect_error("ts must be sorted", decay, 0, 1, options);
   options.saveat = SaveAt::times(std::vector<double>{0.5, 2});
   expect_error("ts must lie between t0 and t1", decay, 0, 1, options);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  options.saveat = SaveAt::times(std::vector<double>{0.5, nan});
+  expect_error("ts must be numbers", decay, 0, 1, options);
   options = {};
+  expect_error("t0 must be a number", decay, nan, 1, options);
+  expect_error("t1 must be a number", decay, 0, nan, options);
   expect_error("needs a solver with an error estimate", decay, 0, 1, options, ode::RK4());
   options.controller = ode::ConstantStep();
   expect_error("constant steps need dt0", decay, 0, 1, options);

@@ -1,11 +1,13 @@
-// Every solver of the registry has its order; coefficients check themselves.
+// Every solver of the registry has its order; coefficients of all kinds check themselves.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "hotloop/jit.h"
+#include "ode/esdirk.h"
 #include "ode/registry.h"
+#include "ode/rosenbrock.h"
 #include "ode/tableau.h"
 #include "ode_problems.h"
 
@@ -64,6 +66,64 @@ TEST(Tableau, RefusesWrongCoefficients) {
   t.order = 2;
   t.c[1] = 0.6;
   EXPECT_THROW(t.check(1e-13), InternalError);
+}
+
+// Hosea and Shampine 1996: the trapezoidal rule, then a backward difference.
+TEST(Esdirk, RefusesWrongCoefficients) {
+  const double g = 1 - std::sqrt(0.5), w = std::sqrt(0.125);
+  const ode::Esdirk right{.name = "tr-bdf2",
+                          .order = 2,
+                          .gamma = g,
+                          .c = {0, 2 * g, 1},
+                          .a = {{}, {g}, {w, w}},
+                          .predictor = {{}, {1}, {1, 0}},
+                          .error = {0.1, 0.1, -0.2}};
+  EXPECT_NO_THROW(right.check(1e-13));
+  ode::Esdirk wrong = right;
+  wrong.error[0] = 0.2;
+  EXPECT_THROW(wrong.check(1e-13), InternalError);
+  wrong = right;
+  wrong.order = 3;
+  EXPECT_THROW(wrong.check(1e-13), InternalError);
+}
+
+// Verwer, Spee, Blom and Hundsdorfer 1999, of order 2 for any gamma, in both forms.
+TEST(Rosenbrock, RefusesWrongCoefficients) {
+  const double g = 1 + std::sqrt(0.5);
+  const ode::Rosenbrock right{.name = "ros2",
+                              .a = {{0, 0}, {1, 0}},
+                              .gamma = {{g, 0}, {-2 * g, g}},
+                              .b = {0.5, 0.5},
+                              .b_hat = {1, 0},
+                              .dense = {{0.5, 0.5}},
+                              .order = 2,
+                              .embedded_order = 1,
+                              .dense_order = 1};
+  const std::vector<double> alpha = {0, 1}, gamma = {g, -g};
+  EXPECT_NO_THROW(right.check(alpha, gamma, 1e-13));
+  const auto transformed = ode::Rosenbrock::from_transformed({.name = "ros2",
+                                                              .a = {{0, 0}, {1 / g, 0}},
+                                                              .gamma = {},
+                                                              .b = {1.5 / g, 0.5 / g},
+                                                              .b_hat = {1 / g, 0},
+                                                              .dense = {{1.5 / g, 0.5 / g}},
+                                                              .order = 2,
+                                                              .embedded_order = 1,
+                                                              .dense_order = 1},
+                                                             {{0, 0}, {-2 / g, 0}}, g);
+  EXPECT_NO_THROW(transformed.check(alpha, gamma, 1e-13));
+  for (const auto& spoil : {+[](ode::Rosenbrock& m) {
+                              m.b = {0.4, 0.6};
+                            },
+                            +[](ode::Rosenbrock& m) { m.b_hat[1] = 1; },
+                            +[](ode::Rosenbrock& m) {
+                              m.dense[0] = {0.6, 0.4};
+                            },
+                            +[](ode::Rosenbrock& m) { m.gamma[1][0] = 0; }}) {
+    ode::Rosenbrock wrong = right;
+    spoil(wrong);
+    EXPECT_THROW(wrong.check(alpha, gamma, 1e-13), InternalError);
+  }
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ Cotangents carry_back(const AdjointEquation& equation, Value later, Value earlie
         return next;
       },
       init, equation.tolerance.max_steps);
-  return {back.y1.flatten(), or_nan(back, {result.carry.begin() + 2, result.carry.end()})};
+  return {back.y1.flatten(), or_nan(back.result, {result.carry.begin() + 2, result.carry.end()})};
 }
 
 }  // namespace

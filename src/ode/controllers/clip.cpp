@@ -46,7 +46,8 @@ class ClipRule : public StepSizeRule {
 
   Proposal propose(const VectorField& field, const Attempt& in) const override {
     const Leaves inner_state(in.state.begin() + 1, in.state.end());
-    Proposal next = inner_.rule().propose(field, {in.t0, in.t1, in.y0, in.y1, in.error, in.error_order, inner_state});
+    Proposal next =
+        inner_.rule().propose(field, {in.t0, in.t1, in.y0, in.y1, in.error, in.error_order, inner_state, in.failed});
     Value length = next.t1 - next.t0;
     // A step that was cut short says little about how long the next may be.
     const Value wanted = in.state[0], was_cut = less(in.t1 - in.t0, wanted * (1 - 1e-3));
@@ -58,12 +59,14 @@ class ClipRule : public StepSizeRule {
   }
 
   // Steps end just before a jump and start again just after it, whatever the times of both follow from.
-  StepEnds limit(const VectorField& field, Value t0, Value t1) const override {
-    StepEnds ends = inner_.rule().limit(field, t0, t1);
+  StepEnds limit(const VectorField& field, Value t0, Value t1, const TimeMargin& margin) const override {
+    StepEnds ends = inner_.rule().limit(field, t0, t1, margin);
     const DType dtype = field.time_dtype();
-    const auto end_at = [&](Value ts) {
-      const Value ahead = greater(ts, broadcast_to(ends.t0, ts.shape()));
-      ends.t1 = minimum(ends.t1, reduce_min(select(ahead, ts, like(ts, infinity)), {0}));
+    // At the first of the times that lie further ahead than `gap`.
+    const auto end_at = [&](Value ts, Value gap) {
+      const Value ahead = greater(ts - gap, broadcast_to(ends.t0, ts.shape()));
+      const auto first = [&](Value of) { return reduce_min(select(ahead, of, like(of, infinity)), {0}); };
+      ends.t1 = select(greater(ends.t1, stop_gradient(first(ts - margin(ts)))), first(ts), ends.t1);
     };
     if (makes_jumps()) {
       const Value before = times(field, jump_ts_, dtype, -1), after = times(field, jump_ts_, dtype, 1);
@@ -71,9 +74,12 @@ class ClipRule : public StepSizeRule {
       const Value at = bit_and(less_equal(before, begin), less(begin, after));
       const Value landed = reduce_max(select(at, after, like(after, -infinity)), {0});
       ends.t0 = ends.t0 + stop_gradient(maximum(landed, ends.t0) - ends.t0);
-      end_at(before);
+      end_at(before, zeros_like(before));  // within the margin too, or the step would see the field beyond
     }
-    if (!step_ts_.empty()) end_at(times(field, step_ts_, dtype, 0));
+    if (!step_ts_.empty()) {
+      const Value ts = times(field, step_ts_, dtype, 0);
+      end_at(ts, margin(ts));
+    }
     return ends;
   }
 

@@ -37,26 +37,20 @@ class PidRule : public StepSizeRule {
     return {t0 + dt, {constant(1, dtype), constant(1, dtype)}};
   }
 
-  Leaves tolerance(const Leaves& y) const override {
-    Leaves sizes;
-    for (std::size_t i = 0; i < y.size(); ++i) sizes.push_back(atol_.of(i, y[i]) + abs(y[i]) * rtol_.of(i, y[i]));
-    return sizes;
-  }
+  Leaves tolerance(const Leaves& y) const override { return error_sizes(magnitudes(y), rtol_, atol_); }
 
   Proposal propose(const VectorField& field, const Attempt& in) const override {
     const DType dtype = field.time_dtype();
     const auto number = [&](double x) { return constant(x, dtype); };
-    Leaves scaled;
-    for (std::size_t i = 0; i < in.y0.size(); ++i) {
-      const Value size = maximum(abs(in.y0[i]), abs(in.y1[i]));
-      scaled.push_back(in.error[i] / (atol_.of(i, size) + size * rtol_.of(i, size)));
-    }
-    // Where the field is not defined the error is NaN: a reason to try a shorter step, as any large error is.
-    const Value raw = rms(scaled, dtype);
+    Leaves larger;
+    for (std::size_t i = 0; i < in.y0.size(); ++i) larger.push_back(maximum(abs(in.y0[i]), abs(in.y1[i])));
+    // Where the field is not defined the error is NaN: a reason to try a shorter step, as any large error is, and as it is that a step was not solved.
+    const Value raw = scaled_norm(in.error, error_sizes(larger, rtol_, atol_), dtype);
     const Value infinity = number(std::numeric_limits<double>::infinity());
     Proposal next;
     next.finite = less(raw, infinity);
-    const Value error = stop_gradient(select(next.finite, raw, infinity));
+    const Value usable = in.failed.defined() ? bit_and(next.finite, logical_not(in.failed)) : next.finite;
+    const Value error = stop_gradient(select(usable, raw, infinity));
     next.keep = less(error, number(1));
     // By the length that the step had, which may be another than was proposed: a jump cut it short, or one that was cut short is over.
     const Value length = in.t1 - in.t0;
@@ -64,7 +58,8 @@ class PidRule : public StepSizeRule {
     if (options_.dtmin) {
       at_dtmin =
           less_equal(length, number(*options_.dtmin) + (2 * resolution(dtype)) * maximum(abs(in.t0), abs(in.t1)));
-      if (options_.force_dtmin) next.keep = bit_or(next.keep, at_dtmin);
+      if (options_.force_dtmin)
+        next.keep = bit_or(next.keep, in.failed.defined() ? bit_and(at_dtmin, logical_not(in.failed)) : at_dtmin);
     }
 
     Value inverse = 1.0 / error;
@@ -89,8 +84,10 @@ class PidRule : public StepSizeRule {
     next.state = {select(next.keep, inverse, in.state[0]), select(next.keep, in.state[0], in.state[1])};
     if (options_.dtmin) {
       const Value dtmin = number(*options_.dtmin);
-      if (!options_.force_dtmin)
-        next.result = select(bit_and(less(dt, dtmin), logical_not(next.keep)),
+      // With force a step of that length is rejected only where it was not solved.
+      const Value too_long = options_.force_dtmin ? at_dtmin : less(dt, dtmin);
+      if (!options_.force_dtmin || in.failed.defined())
+        next.result = select(bit_and(too_long, logical_not(next.keep)),
                              constant(static_cast<int>(Result::StepTooSmall), DType::I32),
                              constant(static_cast<int>(Result::Success), DType::I32));
       dt = maximum(select(bit_and(at_dtmin, equal(factor, number(1))), dtmin, dt), dtmin);

@@ -18,12 +18,10 @@ class ImplicitEulerRule : public StepRule {
     const FlatField f(field, in.y0);
     const Value y0 = f.pack(in.y0), h = cast(in.t1 - in.t0, y0.dtype());
     const Value k0 = in.made_jump.defined() ? f(in.t0, y0) : f.pack(in.state);
-    Array eye = Array::zeros(y0.dtype(), {f.size(), f.size()});
-    for (std::int64_t i = 0; i < f.size(); ++i) eye.set(i * f.size() + i, 1);
-    const Value matrix = constant(eye) - h * stop_gradient(f.jacobian(stop_gradient(in.t0), stop_gradient(y0)));
-    const NewtonSolution solution =
-        newton(f, in.t1, h, y0, y0 + h * k0, matrix, factorize(matrix), newton_tolerance(f, in));
-    const Value k1 = (solution.z - y0) / h;
+    const Value matrix =
+        identity(f.size(), y0.dtype()) - h * stop_gradient(f.jacobian(stop_gradient(in.t0), stop_gradient(y0)));
+    const NewtonSolution solution = newton(f, in.t1, h, y0, h * k0, matrix, factorize(matrix), newton_tolerance(f, in));
+    const Value k1 = solution.increment / h;
     StepResult result;
     result.y1 = f.unpack(solution.z);
     result.error = f.unpack(0.5 * h * (k1 - k0));

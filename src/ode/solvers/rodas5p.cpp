@@ -1,6 +1,9 @@
+#include <algorithm>
+
 #include "hotloop/ops.h"
 #include "ode/implicit.h"
 #include "ode/registry.h"
+#include "ode/rosenbrock.h"
 
 namespace hotloop::ode {
 namespace {
@@ -43,6 +46,26 @@ constexpr double dense[3][stages] = {
     {11.419903575922262, 2.8879645146136994, 72.92137995996029, 80.12511834622643, -52.072871366152654,
      -59.78993625266729, -0.15582684282751913, 4.883087185713722}};
 
+void check() {
+  using Row = std::vector<double>;
+  const auto square = [](const double(&rows)[stages][stages - 1]) {
+    std::vector<Row> all(stages, Row(stages));
+    for (std::size_t i = 0; i < stages; ++i) std::copy(rows[i], rows[i] + stages - 1, all[i].begin());
+    return all;
+  };
+  Rosenbrock method{.name = "rodas5p", .a = square(a), .order = 5, .embedded_order = 4, .dense_order = 4};
+  method.b = method.b_hat = method.a.back();
+  method.b.back() = 1;
+  // Degree by degree, as step() has them.
+  for (int j = 0; j < 4; ++j) {
+    Row row = j == 0 ? method.b : Row(stages);
+    for (std::size_t i = 0; i < stages; ++i) row[i] += (j < 3 ? dense[j][i] : 0) - (j > 0 ? dense[j - 1][i] : 0);
+    method.dense.push_back(row);
+  }
+  Rosenbrock::from_transformed(method, square(c), gamma)
+      .check({alpha, alpha + stages}, {gamma_sum, gamma_sum + stages}, 1e-13);
+}
+
 class Rodas5PRule : public StepRule {
  public:
   std::string name() const override { return "rodas5p"; }
@@ -55,9 +78,7 @@ class Rodas5PRule : public StepRule {
     const FlatField f(field, in.y0);
     const Value y0 = f.pack(in.y0), dt = in.t1 - in.t0, h = cast(dt, y0.dtype());
     const Value jacobian = f.jacobian(in.t0, y0), in_time = f.time_derivative(in.t0, y0);
-    Array eye = Array::zeros(y0.dtype(), {f.size(), f.size()});
-    for (std::int64_t i = 0; i < f.size(); ++i) eye.set(i * f.size() + i, 1);
-    const Value matrix = constant(eye) / (gamma * h) - jacobian;
+    const Value matrix = identity(f.size(), y0.dtype()) / (gamma * h) - jacobian;
     const Factors factors = factorize(matrix);
     std::vector<Value> u;
     const auto weighted = [&](const double* weights, Value from) {
@@ -92,7 +113,7 @@ class Rodas5PRule : public StepRule {
 
 }  // namespace
 
-Rodas5P::Rodas5P() : Solver(Rodas5PRule()) {}
+Rodas5P::Rodas5P() : Solver(Rodas5PRule()) { check(); }
 
 std::vector<SolverDef> solvers_rodas5p() {
   return {{"rodas5p", "Rosenbrock-Wanner, order 5(4), stiffly accurate", {}, [](const Config&) -> Solver {

@@ -3,12 +3,29 @@
 #include "hotloop/ops.h"
 #include "ode/implicit.h"
 #include "ode/registry.h"
+#include "ode/rosenbrock.h"
 
 namespace hotloop::ode {
 namespace {
 
 // Shampine and Reichelt 1997, "The MATLAB ODE suite": one Jacobian and three linear solves a step, the field at the end is the next
 // step's first.
+const double d = 1 / (2 + std::sqrt(2.0)), e32 = 6 + std::sqrt(2.0), w = 1 / (1 - 2 * d);
+
+// What is solved below, with f1 and f2 at the second and third stage, as a method of the general form.
+void check() {
+  const Rosenbrock method{.name = "rosenbrock23",
+                          .a = {{0, 0, 0}, {0.5, 0, 0}, {0, 1, 0}},
+                          .gamma = {{d, 0, 0}, {-d, d, 0}, {(e32 - 2) * d, -e32 * d, d}},
+                          .b = {0, 1, 0},
+                          .b_hat = {1.0 / 6, 2.0 / 3, 1.0 / 6},
+                          .dense = {{w, -2 * d * w, 0}, {-w, w, 0}},
+                          .order = 2,
+                          .embedded_order = 3,
+                          .dense_order = 2};
+  method.check({0, 0.5, 1}, {d, 0, -2 * d + d}, 1e-13);
+}
+
 class Rosenbrock23Rule : public StepRule {
  public:
   std::string name() const override { return "rosenbrock23"; }
@@ -21,9 +38,8 @@ class Rosenbrock23Rule : public StepRule {
   StepResult step(const VectorField& field, const StepInput& in) const override {
     const FlatField f(field, in.y0);
     const Value y0 = f.pack(in.y0), h = cast(in.t1 - in.t0, y0.dtype());
-    const double d = 1 / (2 + std::sqrt(2.0)), e32 = 6 + std::sqrt(2.0);
     const Value f0 = in.made_jump.defined() ? f(in.t0, y0) : f.pack(in.state);
-    const Value matrix = eye(f.size(), y0.dtype()) - d * h * f.jacobian(in.t0, y0);
+    const Value matrix = identity(f.size(), y0.dtype()) - d * h * f.jacobian(in.t0, y0);
     const Factors factors = factorize(matrix);
     const auto solve = [&](Value b) { return solve_with(matrix, factors, b); };
     const Value in_time = d * h * f.time_derivative(in.t0, y0);
@@ -36,23 +52,15 @@ class Rosenbrock23Rule : public StepRule {
     StepResult result;
     result.y1 = f.unpack(y1);
     result.error = f.unpack(h / 6.0 * (k1 - 2 * k2 + k3));
-    const double w = 1 / (1 - 2 * d);
     result.interpolant = {f.unpack(w * h * (k1 - 2 * d * k2)), f.unpack(w * h * (k2 - k1))};
     result.state = f.unpack(f2);
     return result;
-  }
-
- private:
-  static Value eye(std::int64_t n, DType dtype) {
-    Array a = Array::zeros(dtype, {n, n});
-    for (std::int64_t i = 0; i < n; ++i) a.set(i * n + i, 1);
-    return constant(a);
   }
 };
 
 }  // namespace
 
-Rosenbrock23::Rosenbrock23() : Solver(Rosenbrock23Rule()) {}
+Rosenbrock23::Rosenbrock23() : Solver(Rosenbrock23Rule()) { check(); }
 
 std::vector<SolverDef> solvers_rosenbrock23() {
   return {{"rosenbrock23",
