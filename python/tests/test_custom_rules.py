@@ -133,6 +133,43 @@ def test_a_root_has_derivatives_of_any_order():
         assert float(f(np.float64(2.0))) == pytest.approx(wanted * 2.0**power, rel=1e-11)
 
 
+WRAPPERS = {
+    "checkpoint": hl.checkpoint,
+    "scan": lambda f: lambda x: hl.scan(lambda c, _: (f(c), None), x, length=1)[0],
+    "cond": lambda f: lambda x: hl.cond(x > -9.0, f, lambda x: x, x),
+    "both": lambda f: hl.checkpoint(lambda x: hl.scan(lambda c, _: (hl.checkpoint(f)(c), None), x, length=2)[0]),
+}
+
+
+@pytest.mark.parametrize("of_tangents", [True, False])
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_steps_that_differ_in_their_rules_alone(wrapper, of_tangents):
+    """They compute the same, so that the rule of one, in whatever it is wrapped, is easily taken for that of all."""
+
+    def step(k):
+        if of_tangents:
+            f = hl.custom_jvp(lambda x: hl.sin(x))
+            f.defjvp(lambda p, t: (f(p[0]), k * t[0]))
+        else:
+            f = hl.custom_vjp(lambda x: hl.sin(x))
+            f.defvjp(lambda x: (hl.sin(x), ()), lambda kept, ct: (k * ct,))
+        return WRAPPERS[wrapper](f)
+
+    wrapped = [step(k) for k in np.arange(1.0, 9.0)]
+
+    def chain(x):
+        for f in wrapped:
+            x = f(x)
+        return x
+
+    wanted, x = float(np.prod(np.arange(1.0, 9.0))) ** (2 if wrapper == "both" else 1), np.float64(0.1)
+    assert float(hl.grad(chain)(x)) == pytest.approx(wanted, rel=1e-12)
+    assert float(hl.jit(hl.vjp(chain, x)[1])(np.float64(2.0))[0]) == pytest.approx(2 * wanted, rel=1e-12)
+    assert float(hl.jacobian(chain)(x).dense()) == pytest.approx(wanted, rel=1e-12)
+    if of_tangents:
+        assert float(forward(chain)(x)) == pytest.approx(wanted, rel=1e-12)
+
+
 def test_threads_trace_rules_side_by_side():
     f = steps(lambda x: hl.floor(x * 3) / 3, lambda x, y: 1 + x * y)
     third, got = hl.grad(hl.grad(hl.grad(f))), []

@@ -31,9 +31,10 @@ bool same_attrs(const Attrs& a, const Attrs& b) {
   });
 }
 
-bool same_regions(const Node& a, const Node& b) {
-  return std::ranges::equal(a.regions, b.regions, [](const auto& x, const auto& y) {
-    return x == y || (x->nodes().size() == y->nodes().size() && print_without_rules(*x) == print_without_rules(*y));
+bool same_regions(const Node& a, const Node& b, Rules rules) {
+  const auto text = [rules](const Graph& g) { return rules == Rules::Compared ? print(g) : print_without_rules(g); };
+  return std::ranges::equal(a.regions, b.regions, [&](const auto& x, const auto& y) {
+    return x == y || (x->nodes().size() == y->nodes().size() && text(*x) == text(*y));
   });
 }
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
 #include <utility>
 
+#include "hotloop/error.h"
 #include "passes/dot_sides.h"
 
 namespace hotloop::passes {
@@ -26,6 +28,7 @@ Value AllSteps::outside(Value v) {
   for (int i = 0; i < loop_.num_consts() && !made.defined(); ++i)
     if (loop_.const_in(i) == v) made = outer_(loop_.constant(i));
   if (!made.defined()) {
+    HOTLOOP_CHECK(is_found_outside(v), "AllSteps: %" + std::to_string(v.node->id) + " is not found outside the loop");
     std::vector<Value> operands;
     for (const Value& o : v.node->operands) operands.push_back(outside(o));
     made = builder_.make(*v.node->op, std::move(operands), v.node->attrs);

@@ -73,7 +73,7 @@ class DeferOutputs {
   // What a step computes from its xs alone is as well computed of all steps.
   void find_from_xs() {
     for (const auto& node : loop_.body().nodes()) {
-      const auto is_from_xs = [&](Value v) { return all_steps_.is_invariant(v) || from_xs_[id(*v.node)]; };
+      const auto is_from_xs = [&](Value v) { return all_steps_.is_found_outside(v) || from_xs_[id(*v.node)]; };
       from_xs_.push_back(loop_.xs_at(node->result()) >= 0 || (is_of_each_step(*node) && !node->operands.empty() &&
                                                               std::ranges::all_of(node->operands, is_from_xs)));
     }

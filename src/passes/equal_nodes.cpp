@@ -24,7 +24,7 @@ const Node* EqualNodes::find(const Node& node, const std::vector<Value>& operand
     const Node& other = *it->second;
     if (other.op == node.op && other.generation == node.generation &&
         sorted(other, other.operands) == sorted(node, operands) && ir::same_attrs(other.attrs, node.attrs) &&
-        ir::same_regions(other, node))
+        ir::same_regions(other, node, ir::Rules::Ignored))
       return &other;
   }
   return nullptr;

@@ -5,8 +5,12 @@
 // one graph in which equal expressions are one node, and carries whose next values differ are told apart, until nothing changes. What
 // is left is equal in every iteration, by induction. Loops with a predicate must end together, so theirs must be the same expression.
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <set>
+#include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "passes/equal_nodes.h"
 #include "passes/horizontal.h"
@@ -27,15 +31,58 @@ bool is_dear(const Node& node) {
   }
 }
 
+// A hash of each dear node of a body. What two loops share has the same hash in both, so that most of those which share nothing are known without
+// being written into one: carries that stay equal start from one value, and so do those that they become.
+std::set<std::size_t> hashes_of_dear(const LoopView& loop) {
+  const auto with = [](std::size_t h, std::size_t x) { return (h ^ x) * 0x9e3779b97f4a7c15u + (h >> 29); };
+  const Graph& body = loop.body();
+  const ir::ValueIndex index(body);
+  std::vector<std::size_t> hashes(static_cast<std::size_t>(index.size()));
+  const auto of = [&](Value v) -> std::size_t& { return hashes[static_cast<std::size_t>(index(v))]; };
+  const auto hash_from = [&](Value start, std::size_t role) {
+    return with(with(role, static_cast<std::size_t>(start.node->id)), static_cast<std::size_t>(start.index));
+  };
+  for (int i = 0; i < loop.num_carry(); ++i) of(loop.carry_in(i)) = hash_from(loop.carry(i), 1);
+  for (int i = 0; i < loop.num_xs(); ++i) of(loop.xs_in(i)) = hash_from(loop.xs(i), 2);
+  for (int i = 0; i < loop.num_consts(); ++i) of(loop.const_in(i)) = hash_from(loop.constant(i), 3);
+  std::set<std::size_t> dear;
+  const auto hash_body = [&] {
+    dear.clear();
+    for (const auto& node : body.nodes()) {
+      if (node->op->kind == OpKind::Input) continue;
+      std::size_t h = std::hash<const void*>{}(node->op), sum = 0;
+      if (node->op->kind == OpKind::Constant) {
+        const Array& value = node->attrs.get<Array>("value");
+        h = with(h, std::hash<std::string_view>{}({static_cast<const char*>(value.raw()), value.bytes()}));
+      }
+      for (const Value& v : node->operands) {
+        if (!node->op->commutative) h = with(h, of(v));
+        sum += of(v);  // in any order
+      }
+      h = with(h, sum);
+      for (int r = 0; r < static_cast<int>(node->types.size()); ++r)
+        of(node->result(r)) = with(h, static_cast<std::size_t>(r));
+      if (is_dear(*node)) dear.insert(h);
+    }
+  };
+  hash_body();
+  std::vector<std::size_t> next;
+  for (int i = 0; i < loop.num_carry(); ++i) next.push_back(with(of(loop.carry_in(i)), of(loop.carry_out(i))));
+  for (int i = 0; i < loop.num_carry(); ++i) of(loop.carry_in(i)) = next[static_cast<std::size_t>(i)];
+  hash_body();
+  return dear;
+}
+
 // Loops of which each runs as often as the others, for the same reason.
 class LoopUnion {
  public:
-  explicit LoopUnion(const Node& first) { members_.push_back(&first); }
+  LoopUnion(const Node& first, std::set<std::size_t> dear) : dear_(std::move(dear)) { members_.push_back(&first); }
 
   const std::vector<const Node*>& members() const { return members_; }
 
-  // Takes the loop in if it runs alike and shares work with those that are there.
-  bool add(const Node& node, const Horizontal& merge) {
+  // Takes the loop in if it runs alike and shares work with those that are there. `dear`: its hashes_of_dear.
+  bool add(const Node& node, const std::set<std::size_t>& dear, const Horizontal& merge) {
+    if (std::ranges::none_of(dear, [&](std::size_t h) { return dear_.contains(h); })) return false;
     const LoopView first(*members_[0]), loop(node);
     if (!is_mergeable(loop) || loop.length() != first.length() || loop.reverse() != first.reverse() ||
         loop.trip() != first.trip() || (loop.until() == nullptr) != (first.until() == nullptr) ||
@@ -45,7 +92,10 @@ class LoopUnion {
         loop.saves_if_small() != first.saves_if_small())
       return false;
     members_.push_back(&node);
-    if (merge.independent(members_) && build() && num_shared_ > 0 && ends_together()) return true;
+    if (merge.independent(members_) && build() && num_shared_ > 0 && ends_together()) {
+      dear_.insert(dear.begin(), dear.end());
+      return true;
+    }
     members_.pop_back();
     return false;
   }
@@ -221,6 +271,7 @@ class LoopUnion {
   }
 
   std::vector<const Node*> members_;
+  std::set<std::size_t> dear_;              // hashes_of_dear of all members
   std::vector<std::vector<int>> class_;     // by member and carry: which of carry_
   std::vector<std::vector<int>> const_at_;  // by member and const: which of consts_
   std::vector<Input> carry_, xs_, consts_;
@@ -235,12 +286,14 @@ std::shared_ptr<const Graph> merge_level(const Graph& graph, const PassOptions& 
   for (const auto& node : graph.nodes())
     if (node->op->kind == OpKind::Loop && LoopUnion::is_mergeable(LoopView(*node))) loops.push_back(node.get());
   if (loops.size() < 2) return nullptr;
+  std::vector<std::set<std::size_t>> dear;
+  for (const Node* loop : loops) dear.push_back(hashes_of_dear(LoopView(*loop)));
   Horizontal merge(graph);
   for (std::size_t i = 0; i < loops.size(); ++i) {
     if (merge.is_taken(*loops[i])) continue;
-    auto merged = std::make_shared<LoopUnion>(*loops[i]);
+    auto merged = std::make_shared<LoopUnion>(*loops[i], dear[i]);
     for (std::size_t k = i + 1; k < loops.size(); ++k)
-      if (!merge.is_taken(*loops[k])) merged->add(*loops[k], merge);
+      if (!merge.is_taken(*loops[k])) merged->add(*loops[k], dear[k], merge);
     if (merged->members().size() > 1)
       merge.accept({merged->members(), {}, [merged](ir::Rebuild& rebuild, Builder&) { merged->emit(rebuild); }});
   }

@@ -23,6 +23,19 @@ Shape without_axes(const Shape& shape, const Axes& axes) {
   return result;
 }
 
+// A count as a number that sums wrap around as they do, of integers.
+Value number_of(Builder& b, std::int64_t count, const ValueType& type) {
+  switch (type.dtype) {
+    case DType::I32: return b.full(static_cast<std::int32_t>(count), type);
+    case DType::U32: return b.full(static_cast<std::uint32_t>(count), type);
+    case DType::I64: {
+      const Value one = b.make("constant", {}, {{"value", Array::scalar(count)}});  // a double would round it
+      return b.broadcast(one, type.shape, {});
+    }
+    default: return b.full(static_cast<double>(count), type);
+  }
+}
+
 // The reduction of repeats: of n equal values the sum is n of them, and the maximum one.
 Value reduce_of_broadcast(Builder& b, const ir::OpDef& op, Value x, const Axes& axes) {
   const bool is_sum = op.name == "reduce_sum";
@@ -48,7 +61,7 @@ Value reduce_of_broadcast(Builder& b, const ir::OpDef& op, Value x, const Axes& 
   for (std::int64_t axis : placed)
     if (!contains(axes, axis)) outer_placed.push_back(std::ranges::find(kept_axes, axis) - kept_axes.begin());
   Value inner = b.make(op, {operand(x)}, {{"axes", inner_reduced}});
-  if (is_sum) inner = b.mul(inner, b.full(static_cast<double>(count), inner.type()));
+  if (is_sum) inner = b.mul(inner, number_of(b, count, inner.type()));
   return b.broadcast(inner, without_axes(x.shape(), axes), outer_placed);
 }
 
@@ -102,13 +115,13 @@ bool drop_transpose(Side& side) {
   return true;
 }
 
-// dot(repeat of one scalar s, x) = s * sum of x.
+// dot(repeat of one scalar s, x) = sum of s * x. The sum of x alone might be infinite where that is not.
 Value dot_of_uniform(Builder& b, const Side& uniform, const Side& other, const Shape& shape, bool uniform_is_lhs) {
   if (!is_kind(uniform.value, OpKind::Broadcast) || operand(uniform.value).rank() != 0) return {};
   Axes reduced = other.contract;
   std::ranges::sort(reduced);
-  Value sum = b.reduce_sum(other.value, reduced);
-  sum = b.mul(sum, b.broadcast(operand(uniform.value), sum.shape(), {}));
+  const Value sum =
+      b.reduce_sum(b.mul(other.value, b.broadcast(operand(uniform.value), other.value.shape(), {})), reduced);
   // Where the axes that are left are in the result: batch, free of lhs, free of rhs.
   std::vector<std::pair<std::int64_t, std::int64_t>> places;
   const auto num_batch = static_cast<std::int64_t>(other.batch.size());

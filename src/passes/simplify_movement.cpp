@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "core/index.h"
+#include "ir/equality.h"
 #include "passes/builder.h"
 #include "passes/lookups.h"
 
@@ -210,6 +211,11 @@ bool join_slices(Builder& b, std::vector<Value>& parts, int axis) {
   return false;
 }
 
+// Whether both are literals of the same bits: -0 is another number than 0, and NaN is itself.
+bool same_literal(Value a, Value b) {
+  return is_kind(a, OpKind::Constant) && is_kind(b, OpKind::Constant) && ir::same_attrs(a.node->attrs, b.node->attrs);
+}
+
 Value concat(Builder& b, const std::vector<Value>& operands, const Attrs& attrs) {
   const int axis = static_cast<int>(attrs.integer("axis"));
   if (operands.size() == 1) return operands[0];
@@ -239,9 +245,7 @@ Value concat(Builder& b, const std::vector<Value>& operands, const Attrs& attrs)
   }
   if (inner_axis == axes.end()) {
     // Repeats of one value along the concatenated axis are a longer repeat.
-    const auto equal = [&](Value v) {
-      return v == inner[0] || (uniform_value(v) && uniform_value(v) == uniform_value(inner[0]));
-    };
+    const auto equal = [&](Value v) { return v == inner[0] || same_literal(v, inner[0]); };
     return std::ranges::all_of(inner, equal) ? b.broadcast(inner[0], shape, axes) : Value{};
   }
   return b.broadcast(b.concat(inner, static_cast<int>(inner_axis - axes.begin())), shape, axes);

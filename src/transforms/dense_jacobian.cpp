@@ -4,23 +4,13 @@
 #include "hotloop/error.h"
 #include "hotloop/jacobian.h"
 #include "hotloop/ops.h"
-#include "ir/region.h"
-#include "ir/rewrite.h"
 #include "ops/rules/arguments.h"
 #include "transforms/argnums.h"
+#include "transforms/derivative_region.h"
 #include "transforms/directions.h"
 
 namespace hotloop {
 namespace {
-
-// Traces fn on `inputs` as a region of its own, so that primal outputs which only the derivative's making needed can go.
-std::vector<Value> without_dead_work(const std::string& name, const Function& fn, std::span<const Value> inputs) {
-  const ir::Region region = ir::trace_region(name, fn, ir::types_of(inputs));
-  std::vector<Value> arguments(inputs.begin(), inputs.end());
-  arguments.insert(arguments.end(), region.captures.begin(), region.captures.end());
-  const auto live = ir::eliminate_dead(*region.graph);
-  return inline_graph(live ? *live : *region.graph, arguments);
-}
 
 // y.shape + x.shape; UserError if that has too many axes, or exceeds the machine's memory.
 Shape dense_shape(const std::string& where, const ValueType& y, const ValueType& x) {
@@ -47,7 +37,7 @@ namespace {
 Function forward(const std::string& where, const Function& fn, const std::vector<int>& argnums) {
   return [where, fn, argnums](std::span<const Value> inputs) {
     ir::check_argnums(where, inputs, argnums);
-    return without_dead_work(
+    return ir::without_dead_work(
         where,
         [&](std::span<const Value> v) {
           std::vector<std::vector<Value>> by_argnum;
@@ -79,7 +69,7 @@ Function jacfwd(const Function& fn, std::vector<int> argnums) { return forward("
 Function jacrev(const Function& fn, std::vector<int> argnums) {
   return [fn, argnums](std::span<const Value> inputs) {
     ir::check_argnums("jacrev", inputs, argnums);
-    return without_dead_work(
+    return ir::without_dead_work(
         "jacrev",
         [&](std::span<const Value> v) {
           // Inputs that are not asked for are constants, not a part of the pullback.

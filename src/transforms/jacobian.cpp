@@ -9,6 +9,7 @@
 #include "ir/rewrite.h"
 #include "ops/rules/arguments.h"
 #include "transforms/argnums.h"
+#include "transforms/derivative_region.h"
 #include "transforms/directions.h"
 #include "transforms/jacobian_plan.h"
 #include "transforms/row_program.h"
@@ -165,7 +166,7 @@ JacobianFunction structured(const std::string& where, const Function& fn, const 
   return [=](std::span<const Value> inputs) {
     const int argnums[] = {options.argnum};
     ir::check_argnums(where, inputs, argnums);
-    ir::Region region = ir::trace_region(
+    ir::Region region = ir::trace_for_derivative(
         where,
         [&](std::span<const Value> v) {
           const std::vector<Value> outputs = fn(v);
@@ -189,16 +190,11 @@ JacobianFunction structured(const std::string& where, const Function& fn, const 
     ir::check_elements_fit(where, *plan.structure);
     std::vector<Value> arguments(inputs.begin(), inputs.end());
     arguments.insert(arguments.end(), region.captures.begin(), region.captures.end());
-    // In a region of its own, so that primal outputs and other unused work can go.
-    const ir::Region work = ir::trace_region(
-        where,
-        [&](std::span<const Value> v) {
-          const Function one = [&](std::span<const Value> x) { return inline_graph(*region.graph, x); };
-          return std::vector{elements(plan, one, v, options.argnum)};
-        },
-        ir::types_of(arguments));
-    const auto live = ir::eliminate_dead(*work.graph);
-    return Jacobian(plan.structure, inline_graph(live ? *live : *work.graph, arguments)[0]);
+    const auto work = [&](std::span<const Value> v) {
+      const Function one = [&](std::span<const Value> x) { return inline_graph(*region.graph, x); };
+      return std::vector{elements(plan, one, v, options.argnum)};
+    };
+    return Jacobian(plan.structure, ir::without_dead_work(where, work, arguments)[0]);
   };
 }
 

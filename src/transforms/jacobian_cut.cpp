@@ -38,20 +38,21 @@ std::vector<Value> cuts(const Graph& graph, Value x) {
   return found;
 }
 
-// Whether two steps, x to v and v to y, keep blocks together as the whole does, in the same order.
+// Whether a step is as fine as the whole, which keeps blocks along the paired axes together, and not finer.
+bool is_as_fine(const AxisFlow& step, const JacobianStructure& structure) {
+  return step.depends && std::ranges::count_if(step.axes, [](int axis) { return axis >= 0; }) ==
+                             static_cast<std::ptrdiff_t>(structure.paired.size());
+}
+
+// Whether two steps as fine as the whole, x to v and v to y, keep its blocks together in the same order.
 bool keeps_blocks(const AxisFlow& to_v, const AxisFlow& to_y, const JacobianStructure& structure) {
-  std::vector<std::pair<int, int>> through;  // (axis of v, axis of x)
   int last = -1;
   for (const auto& [y_axis, x_axis] : structure.paired) {
     const int v_axis = to_v.axes[static_cast<std::size_t>(x_axis)];
     if (v_axis <= last || to_y.axes[static_cast<std::size_t>(v_axis)] != y_axis) return false;
     last = v_axis;
   }
-  // No step may be finer than the whole.
-  const auto aligned = [](const AxisFlow& flow) {
-    return static_cast<std::size_t>(std::ranges::count_if(flow.axes, [](int axis) { return axis >= 0; }));
-  };
-  return aligned(to_v) == structure.paired.size() && aligned(to_y) == structure.paired.size();
+  return true;
 }
 
 }  // namespace
@@ -61,32 +62,37 @@ std::shared_ptr<JacobianCut> find_cut(const Graph& graph, int input, const Jacob
   const std::int64_t blocks = std::max<std::int64_t>(structure.num_blocks(), 1);
   std::int64_t narrowest = std::min(structure.num_rows, structure.num_columns) * blocks;
   std::shared_ptr<JacobianCut> best;
-  for (const Value& v : cuts(graph, x)) {
-    if (v.shape().size() == 0 || v.shape().size() >= narrowest) continue;
-    const auto cut = std::make_shared<JacobianCut>();
-    std::vector<ValueType> types = graph.input_types();
-    const auto part = [&](Value wanted, bool from_v) {
-      return trace(
-          [&](std::span<const Value> in) {
-            ValueMap map(graph);
-            for (std::size_t i = 0; i < graph.inputs().size(); ++i) map.set(graph.inputs()[i], in[i]);
-            if (from_v) map.set(v, in.back());
-            return copy_needed(graph, map, {&wanted, 1});
-          },
-          types);
-    };
-    cut->before = part(v, false);
+  std::vector<ValueType> types = graph.input_types();
+  const auto part = [&](std::span<const Value> wanted, Value from) {
+    return trace(
+        [&](std::span<const Value> in) {
+          ValueMap map(graph);
+          for (std::size_t i = 0; i < graph.inputs().size(); ++i) map.set(graph.inputs()[i], in[i]);
+          if (from.defined()) map.set(from, in.back());
+          return copy_needed(graph, map, wanted);
+        },
+        types);
+  };
+  std::vector<Value> candidates = cuts(graph, x);
+  std::erase_if(candidates, [&](const Value& v) { return v.shape().size() == 0 || v.shape().size() >= narrowest; });
+  if (candidates.empty()) return best;
+  std::vector<AxisFlow> from_x(graph.inputs().size()), from_v(graph.inputs().size());
+  from_x[static_cast<std::size_t>(input)] = flow_of_input(x.rank());
+  const std::vector<AxisFlow> to_v = flow_through(*part(candidates, {}), from_x);
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const Value v = candidates[i];
+    if (v.shape().size() >= narrowest || !is_as_fine(to_v[i], structure)) continue;
     types.push_back(v.type());
-    cut->after = part(graph.outputs()[0], true);
-    std::vector<AxisFlow> flows(graph.inputs().size());
-    flows[static_cast<std::size_t>(input)] = flow_of_input(x.rank());
-    const AxisFlow to_v = flow_through(*cut->before, flows)[0];
-    flows[static_cast<std::size_t>(input)] = {};
-    flows.push_back(flow_of_input(v.rank()));
-    const AxisFlow to_y = flow_through(*cut->after, flows)[0];
-    if (!to_v.depends || !to_y.depends || !keeps_blocks(to_v, to_y, structure)) continue;
+    from_v.push_back(flow_of_input(v.rank()));
+    const auto after = part({graph.outputs().data(), 1}, v);
+    const AxisFlow to_y = flow_through(*after, from_v)[0];
+    types.pop_back();
+    from_v.pop_back();
+    if (!is_as_fine(to_y, structure) || !keeps_blocks(to_v[i], to_y, structure)) continue;
+    best = std::make_shared<JacobianCut>();
+    best->before = part({&v, 1}, {});
+    best->after = after;
     narrowest = v.shape().size();
-    best = cut;
   }
   return best;
 }

@@ -6,9 +6,9 @@
 #include "hotloop/transforms.h"
 #include "ir/interpreters.h"
 #include "ir/region.h"
-#include "ops/composed/reroll.h"
 #include "ops/rules/arguments.h"
 #include "transforms/argnums.h"
+#include "transforms/derivative_region.h"
 #include "transforms/final_carries.h"
 #include "transforms/linear_part.h"
 #include "transforms/split.h"
@@ -30,8 +30,7 @@ struct Linearized {
 Linearized linearize_at(const Function& fn, std::span<const Value> primals, const std::vector<bool>& wanted) {
   Linearized result;
   result.primal_types = ir::types_of(primals);
-  ir::Region region = ir::trace_region("linearize", fn, result.primal_types);
-  if (auto graph = ir::reroll(*region.graph)) region.graph = std::move(graph);
+  ir::Region region = ir::trace_for_derivative("linearize", fn, result.primal_types);
   if (auto graph = ir::use_final_carries(*region.graph)) region.graph = std::move(graph);
   const std::size_t num_inputs = region.graph->inputs().size();
 
@@ -155,8 +154,7 @@ std::pair<std::vector<Value>, Function> linearize(const Function& fn, std::span<
 Function value_and_grad(const Function& fn, std::vector<int> argnums) {
   return [fn, argnums](std::span<const Value> inputs) {
     ir::check_argnums("grad", inputs, argnums);
-    // In a region of its own, so that what the derivative leaves unused can be removed.
-    const ir::Region region = ir::trace_region(
+    return ir::without_dead_work(
         "grad",
         [&](std::span<const Value> v) {
           const Linearized at = linearize_at(fn, v, ir::argnum_flags(v.size(), argnums));
@@ -173,30 +171,20 @@ Function value_and_grad(const Function& fn, std::vector<int> argnums) {
           }
           return outputs;
         },
-        ir::types_of(inputs));
-    std::vector<Value> arguments(inputs.begin(), inputs.end());
-    arguments.insert(arguments.end(), region.captures.begin(), region.captures.end());
-    const auto live = ir::eliminate_dead(*region.graph);
-    return inline_graph(live ? *live : *region.graph, arguments);
+        inputs);
   };
 }
 
 Function grad(const Function& fn, std::vector<int> argnums) {
   return [fn, argnums](std::span<const Value> inputs) {
-    std::size_t num_outputs = 0;
-    const ir::Region region = ir::trace_region(
+    return ir::without_dead_work(
         "grad",
         [&](std::span<const Value> v) {
           std::vector<Value> all = value_and_grad(fn, argnums)(v);
-          num_outputs = all.size() - argnums.size();
-          all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(num_outputs));
+          all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(argnums.size()));
           return all;
         },
-        ir::types_of(inputs));
-    std::vector<Value> arguments(inputs.begin(), inputs.end());
-    arguments.insert(arguments.end(), region.captures.begin(), region.captures.end());
-    const auto live = ir::eliminate_dead(*region.graph);
-    return inline_graph(live ? *live : *region.graph, arguments);
+        inputs);
   };
 }
 

@@ -32,9 +32,13 @@ class RowAxes {
     return it == axes_.end() ? -1 : it->second;
   }
   void close(const Graph& graph) {
+    // Against the order of the nodes first, as the mark of an output spreads, then along it: a sweep in one direction alone would
+    // take a mark of the other one back by one node.
+    backward_ = true;
     do {
       changed_ = false;
       sweep(graph);
+      backward_ = !backward_;
     } while (changed_);
   }
 
@@ -49,14 +53,16 @@ class RowAxes {
 
  private:
   void sweep(const Graph& graph) {
-    for (const auto& node : graph.nodes()) {
-      if (is(*node, OpKind::Input)) continue;
-      if (is(*node, OpKind::Loop))
-        loop(LoopView(*node));
-      else if (is(*node, OpKind::Call))
-        call(*node);
+    const std::size_t size = graph.nodes().size();
+    for (std::size_t i = 0; i < size; ++i) {
+      const Node& node = *graph.nodes()[backward_ ? size - 1 - i : i];
+      if (is(node, OpKind::Input)) continue;
+      if (is(node, OpKind::Loop))
+        loop(LoopView(node));
+      else if (is(node, OpKind::Call))
+        call(node);
       else
-        through(*node);
+        through(node);
     }
   }
 
@@ -97,15 +103,19 @@ class RowAxes {
   }
 
   void loop(const LoopView& view) {
-    for (int i = 0; i < view.num_carry(); ++i) {
-      link(view.carry(i), view.carry_in(i));
-      link(view.carry_in(i), view.carry_out(i));
-      link(view.carry_out(i), view.carry_result(i));
-    }
-    for (int i = 0; i < view.num_xs(); ++i) link(view.xs_in(i), view.xs(i), 1);
-    for (int i = 0; i < view.num_ys(); ++i) link(view.y_out(i), view.ys_result(i), 1);
-    for (int i = 0; i < view.num_consts(); ++i) link(view.constant(i), view.const_in(i));
+    const auto across = [&] {
+      for (int i = 0; i < view.num_carry(); ++i) {
+        link(view.carry_out(i), view.carry_result(i));
+        link(view.carry_in(i), view.carry_out(i));
+        link(view.carry(i), view.carry_in(i));
+      }
+      for (int i = 0; i < view.num_xs(); ++i) link(view.xs_in(i), view.xs(i), 1);
+      for (int i = 0; i < view.num_ys(); ++i) link(view.y_out(i), view.ys_result(i), 1);
+      for (int i = 0; i < view.num_consts(); ++i) link(view.constant(i), view.const_in(i));
+    };
+    across();
     sweep(view.body());
+    across();  // in this sweep already: there may be many loops one behind the other
     if (!view.until() && !view.has_mask()) return;
     // Rows that end by themselves, or together.
     for (const Value& v : view.node().operands)
@@ -121,15 +131,19 @@ class RowAxes {
       return;
     }
     const Graph& inner = *node.regions[0];
-    for (std::size_t i = 0; i < inner.inputs().size(); ++i) link(node.operands[i], inner.inputs()[i]);
-    for (std::size_t i = 0; i < inner.outputs().size(); ++i)
-      link(inner.outputs()[i], {const_cast<Node*>(&node), static_cast<int>(i)});
+    const auto across = [&] {
+      for (std::size_t i = 0; i < inner.inputs().size(); ++i) link(node.operands[i], inner.inputs()[i]);
+      for (std::size_t i = 0; i < inner.outputs().size(); ++i)
+        link(inner.outputs()[i], {const_cast<Node*>(&node), static_cast<int>(i)});
+    };
+    across();
     sweep(inner);
+    across();
   }
 
   std::int64_t rows_;
   std::map<std::pair<const Node*, int>, int> axes_;
-  bool changed_ = false;
+  bool changed_ = false, backward_ = true;
 };
 
 }  // namespace

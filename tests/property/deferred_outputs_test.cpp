@@ -76,5 +76,29 @@ void check(std::uint64_t seed) {
 
 TEST(DeferredOutputs, HaveTheBitsOfTheLoop) { for_seeds(check, 24); }
 
+// What stays the same and was not hoisted, as a loop inside is not without that pass, is not found outside.
+TEST(DeferredOutputs, ReadWhatIsFoundOutside) {
+  const auto fn = [](Values in) {
+    const Value w = in[1], init[] = {w * 0.0};
+    const auto body = [&](Values c, Values x) {
+      const auto inner = [](Values a, Values) { return std::pair{std::vector{sin(a[0]) * 1.1}, std::vector<Value>{}}; };
+      const Value start[] = {w};
+      const Value z = x[0] * scan(inner, start, {}, {.length = 3}).first[0] + 0.25;
+      const Value next = tanh(c[0] * 0.5 + z);
+      return std::pair{std::vector{next}, std::vector{exp(z * next) * sin(next + z)}};
+    };
+    auto [carry, ys] = scan(body, init, in.first(1));
+    return std::vector{carry[0], ys[0]};
+  };
+  std::mt19937_64 rng(1);
+  const Arrays arrays = {random_like(rng, {DType::F64, {64}}), random_like(rng, {DType::F64, {}})};
+  const auto graph = trace(fn, types_of(arrays));
+  for (const std::vector<std::string>& disabled : {std::vector<std::string>{}, {"hoist"}, {"hoist", "inline_loops"}}) {
+    CompileOptions options;
+    options.disabled_passes = disabled;
+    expect_near(compile(graph, options)(arrays), ir::evaluate(*graph, arrays), 1e-12, "oracle");
+  }
+}
+
 }  // namespace
 }  // namespace hotloop::testing

@@ -1,6 +1,7 @@
 // Programs in which a rule of a pass applies but for one of its conditions: they compute what they say.
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "compiled.h"
@@ -91,6 +92,46 @@ TEST(RuleConditions, RowsWithoutPlacesHaveNoGradient) {
       grad(loss, {0}),
       {filled({DType::F32, {5, 16}}, {0.5, -1, 2}), filled({DType::I32, {400}}, {0, 2, 1}),
        filled({DType::F32, {16, 8}}, {1, 2, infinity, -1, 3, 5, 7}), filled({DType::F32, {400, 8}}, {0.25, 1, -0.5})});
+}
+
+// A mean is a product with a repeat of 1 / n: numbers whose sum is infinite have one.
+TEST(RuleConditions, RepeatedFactorsScaleBeforeTheSum) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const ValueType row{DType::F32, {10}};
+  const auto product = [](Values v) {
+    return std::vector{matmul(v[0], broadcast(v[1], {10}, {})), matmul(v[0], constant(0.1, DType::F32, {10}))};
+  };
+  expect_as_defined(product, {filled(row, {1e38}), filled({DType::F32, {}}, {0.1})});
+  expect_as_defined(product, {filled(row, {2, -1, 0}), filled({DType::F32, {}}, {infinity})});
+  const auto is_taken = [](Values v) {
+    return std::vector{matmul(v[0], broadcast(cast(greater(v[1], 0.5), DType::F32), {10}, {}))};
+  };
+  expect_as_defined(is_taken, {filled(row, {1e38}), filled({DType::F32, {}}, {0.1})});
+}
+
+TEST(RuleConditions, PartsOfOneNumberHaveItsSign) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const double second : {-0.0, 0.0, nan}) {
+    const auto f = [second](Values v) {
+      const Value parts[] = {constant(0.0, DType::F32, {3}), constant(second, DType::F32, {3})};
+      return std::vector{v[0] / concat(parts, 0)};
+    };
+    expect_as_defined(f, {filled({DType::F32, {6}}, {1})});
+  }
+}
+
+// Compiled alone: the definition would write the repeats down.
+TEST(RuleConditions, SumsOfManyRepeatsWrapAround) {
+  const std::int64_t count = (std::int64_t{1} << 32) + (std::int64_t{1} << 31) + 5;
+  const auto sum_of = [&](const auto x) {
+    const Array number = Array::scalar(x);
+    const auto f = [&](Values v) { return std::vector{reduce_sum(broadcast(v[0], {count}, {}), {0})}; };
+    const auto graph = trace(f, std::vector<ValueType>{number.type()});
+    return compile(graph)(std::vector{number})[0].template data<std::remove_const_t<decltype(x)>>()[0];
+  };
+  EXPECT_EQ(sum_of(std::int32_t{3}), std::int32_t{-2147483633});
+  EXPECT_EQ(sum_of(std::uint32_t{3}), std::uint32_t{2147483663});
+  EXPECT_EQ(sum_of(std::int64_t{3}), 3 * count);
 }
 
 TEST(RuleConditions, IndicesAreComparedWithAnyNumber) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "hotloop/jacobian.h"
 #include "hotloop/jit.h"
@@ -102,6 +103,20 @@ TEST(MergeLoops, LoopsThatEndOtherwiseStayApart) {
         return std::vector<Value>{halving(in[0], in[1], 0.9, 0.1, 30), halving(in[0], in[1], 0.9, 0.1, 3)};
       },
       point);
+}
+
+// Those that share nothing are known without being written into one.
+TEST(MergeLoops, ManySideBySideTakeNoTime) {
+  const auto fn = [](Values in) {
+    std::vector<Value> out;
+    for (int k = 0; k < 400; ++k) out.push_back(halving(in[0], in[1], 0.5 + 0.001 * k, 0.1));
+    return out;
+  };
+  const auto graph = trace(fn, std::vector<ValueType>{point[0].type(), point[1].type()});
+  const auto& merge = *std::ranges::find(passes::all_passes(), "merge_loops", &passes::Pass::name);
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(merge.run(*graph, {}), nullptr);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
 }
 
 TEST(MergeLoops, OneThatNeedsTheOtherStaysBehindIt) {

@@ -66,6 +66,28 @@ TEST(Reroll, StepsAreTheLoopThatSomebodyWroteAsOne) {
   }
 }
 
+TEST(Reroll, BeforeAJacobianIsPlanned) {
+  const auto step = [](Value v, Values in) {
+    return v + 0.01 * sin(v * take(in[0], 0, 0) - v * v * take(in[0], 0, 1));
+  };
+  const auto written_out = [&](Values in) {
+    Value v = in[1] * take(in[0], 0, 2);
+    for (int t = 0; t < 40; ++t) v = step(v, in);
+    return std::vector{reduce_sum(v, {1})};
+  };
+  const auto as_scan = [&](Values in) {
+    const Value init[] = {in[1] * take(in[0], 0, 2)};
+    const auto body = [&](Values v, Values) { return std::pair{std::vector{step(v[0], in)}, std::vector<Value>{}}; };
+    return std::vector{reduce_sum(scan(body, init, {}, {.length = 40}).first[0], {1})};
+  };
+  const auto optimized = [](const Function& fn) {
+    const auto values = [&](Values in) { return std::vector{jacobian(fn)(in).values()}; };
+    return passes::optimize(*trace(values, std::vector<ValueType>{{DType::F64, {3}}, {DType::F64, {40, 3}}}), {});
+  };
+  const auto found = optimized(written_out), loop = optimized(as_scan);
+  EXPECT_EQ(ir::count_nodes(*found), ir::count_nodes(*loop)) << found->str() << loop->str();
+}
+
 TEST(Reroll, FewStepsAndOtherWeightsStay) {
   EXPECT_TRUE(ir::reroll(*trace(straight, types(8))));
   EXPECT_FALSE(ir::reroll(*trace(straight, types(7))));

@@ -45,7 +45,7 @@ bool alike(const Node& a, const Node& b) {
   Attrs x = a.attrs, y = b.attrs;
   x.erase(jvp_rule_attr);
   y.erase(jvp_rule_attr);
-  return same_attrs(x, y) && same_regions(a, b) && same_rule(a, b);
+  return same_attrs(x, y) && same_regions(a, b, Rules::Compared) && same_rule(a, b);
 }
 
 namespace {
