@@ -28,6 +28,7 @@ from hotloop._transforms import (
     _zeros,
     checked_directions,
     checked_floats,
+    differentiated,
     vmap,
 )
 
@@ -53,7 +54,7 @@ def _jvp_many(fn, primals, tangents):
     directions = structure.flatten_like(tangents, "jvp_many")
     directions = [_core.cast(d, _core.to_tracer(x).dtype) if _is_float(x) else None for d, x in zip(directions, leaves)]
     keep = {}
-    outputs, derivatives = _core.jvp_many(_flat(fn, structure, keep), leaves, directions)
+    outputs, derivatives = _core.jvp_many(differentiated(_flat(fn, structure, keep)), leaves, directions)
     (count,) = {d.shape[0] for d in directions if d is not None} or {0}
     derivatives = [_core.full(0.0, y.dtype, (count, *y.shape)) if d is None else d for y, d in zip(outputs, derivatives)]
     return keep["out"].unflatten(outputs), keep["out"].unflatten(derivatives)
@@ -67,7 +68,7 @@ def vjp_many(fn, *primals):
 def _vjp_many(fn, *primals):
     leaves, structure = _core.tree_flatten(primals)
     keep = {}
-    outputs, flat_pullback = _core.vjp_many(_flat(fn, structure, keep), leaves)
+    outputs, flat_pullback = _core.vjp_many(differentiated(_flat(fn, structure, keep)), leaves)
     out = keep["out"]
 
     def pullback(cotangents):
@@ -188,7 +189,7 @@ def gauss_newton_vp(model, loss, x, v):
     def traced(structure, leaves, vectors):
         keep = {}
         flat_model = _flat(lambda x: model(x), _tuple_of(structure), keep)
-        return _core.gauss_newton_vp(flat_model, lambda outputs: [loss(keep["out"].unflatten(outputs))], leaves, vectors)
+        return _core.gauss_newton_vp(differentiated(flat_model), lambda outputs: [loss(keep["out"].unflatten(outputs))], leaves, vectors)
 
     return _product("gauss_newton_vp", traced, x, v)
 
@@ -199,7 +200,7 @@ def fisher_vp(fn, x, v):
     function("fisher_vp", "what is differentiated", fn)
 
     def traced(structure, leaves, vectors):
-        return _core.fisher_vp(_flat(lambda x: fn(x), _tuple_of(structure), {}), leaves, vectors)
+        return _core.fisher_vp(differentiated(_flat(lambda x: fn(x), _tuple_of(structure), {})), leaves, vectors)
 
     return _product("fisher_vp", traced, x, v)
 
@@ -453,7 +454,7 @@ def _structured(where, fn, argnums, symmetric, options):
                 [
                     Jacobian(values, structure)
                     for i in wanted.positions()
-                    for structure, values in [_core.jacobian(wanted.flat, wanted.leaves, i, len(rows), symmetric, **options)]
+                    for structure, values in [_core.jacobian(differentiated(wanted.flat), wanted.leaves, i, len(rows), symmetric, **options)]
                 ]
             )
         return wanted.unflatten(rows[0]) if symmetric else wanted.nested(rows)

@@ -23,6 +23,19 @@ def _flat(fn, structure, keep):
     return flat
 
 
+def differentiated(flat):
+    """`flat`, of which a derivative is taken where it is traced: rules in it are used then, not only looked at."""
+
+    def traced(leaves):
+        before, _looks.in_rule = _looks.in_rule, False
+        try:
+            return flat(leaves)
+        finally:
+            _looks.in_rule = before
+
+    return traced
+
+
 def _name(fn):
     return getattr(fn, "__name__", type(fn).__name__)
 
@@ -106,7 +119,7 @@ def _value_and_grad(fn, argnums, has_aux, where):
             aux_leaves, keep["aux"] = _core.tree_flatten(aux)
             return loss_leaves + aux_leaves
 
-        outputs = _core.value_and_grad(flat, list(range(len(wanted))), wanted)
+        outputs = _core.value_and_grad(differentiated(flat), list(range(len(wanted))), wanted)
         num_outputs = len(outputs) - len(wanted)
         value = outputs[0]
         if has_aux:
@@ -157,7 +170,7 @@ def _jvp(fn, primals, tangents, where="jvp"):
             raise _core.UserError(f"[{where}] what has a tangent must be f32 or f64. Received: {_core.to_tracer(d)._type} for {_core.to_tracer(x)._type}. Try: floats, such as 2.0 for 2.")
     directions = [_like(d, x, where) if _is_float(x) else None for d, x in zip(directions, leaves)]
     keep = {}
-    outputs, derivatives = _core.jvp(_flat(fn, structure, keep), leaves, directions)
+    outputs, derivatives = _core.jvp(differentiated(_flat(fn, structure, keep)), leaves, directions)
     derivatives = [_zeros(y) if d is None else d for y, d in zip(outputs, derivatives)]
     return keep["out"].unflatten(outputs), keep["out"].unflatten(derivatives)
 
@@ -209,7 +222,7 @@ def _traced_or_twice(traced, fn, primals):
 def _vjp(fn, *primals):
     leaves, structure = _core.tree_flatten(primals)
     keep = {}
-    outputs, flat_pullback = _core.vjp(_flat(fn, structure, keep), leaves)
+    outputs, flat_pullback = _core.vjp(differentiated(_flat(fn, structure, keep)), leaves)
     out = keep["out"]
 
     def pullback(cotangent):
@@ -229,7 +242,7 @@ def linearize(fn, *primals):
         return value, lambda *tangents: jvp(fn, primals, tangents)[1]
     leaves, structure = _core.tree_flatten(primals)
     keep = {}
-    outputs, linear = _core.linearize(_flat(fn, structure, keep), leaves)
+    outputs, linear = _core.linearize(differentiated(_flat(fn, structure, keep)), leaves)
 
     def apply(*tangents):
         given = structure.flatten_like(tangents, "linearize")

@@ -158,15 +158,18 @@ def test_a_function_for_the_end_waits_for_a_thread_in_calls(size):
 
 def test_calls_of_what_python_deletes_at_its_end():
     assert run("""
+        import sys
+
         import hotloop as hl
         import numpy as np
 
         class Last:
             def __init__(self):
                 self.f, self.x = hl.jit(lambda x: hl.sum(hl.tanh(x))), np.ones(1_000_000, np.float32)
+                self.told = sys.stderr
 
             def __del__(self):
-                print(float(self.f(self.x)) > 0, float(self.f(self.x[:5])) > 0, file=__import__("sys").stderr)
+                print(float(self.f(self.x)) > 0, float(self.f(self.x[:5])) > 0, file=self.told)
 
         last = Last()
         last.itself = last
