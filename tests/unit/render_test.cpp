@@ -1,22 +1,16 @@
 // Every statement and instruction of kernel IR through the C renderer, against the same computed here by hand.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
-#include <csignal>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <sstream>
 #include <string>
 #include <thread>
 
-#include "backends/render/system_compiler.h"
 #include "hotloop/error.h"
 #include "hotloop/jit.h"
 #include "hotloop/ops.h"
@@ -516,25 +510,6 @@ TEST(Render, StopsWhenCancelled) {
   EXPECT_EQ(results[0].at(0), 0);
 }
 
-// As on a full disk: the compiler would be given a part of it.
-TEST(Render, SourceMustBeWrittenWhole) {
-  const Program program = many_statements(host_target());
-  rlimit whole{};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &whole), 0);
-  const rlimit little{4096, whole.rlim_max};
-  const auto before = std::signal(SIGXFSZ, SIG_IGN);
-  ::setrlimit(RLIMIT_FSIZE, &little);
-  std::string message;
-  try {
-    (void)compile_c(program, {.cache_dir = ""});
-  } catch (const std::exception& e) {  // any: other tests need the limit as it was
-    message = e.what();
-  }
-  ::setrlimit(RLIMIT_FSIZE, &whole);
-  std::signal(SIGXFSZ, before);
-  EXPECT_NE(message.find("the folder for temporary files must be writable"), std::string::npos) << message;
-}
-
 TEST(Render, LongBlocksAreCutIntoFunctions) {
   const Program program = many_statements(host_target());
   const auto kernel = compile_c(program, {.keep_source = true, .cache_dir = ""});
@@ -571,50 +546,6 @@ TEST(Render, CancelLeavesALoopInAPart) {
   canceller.join();
   EXPECT_GE(results[0].at(0), 149 * 75);
   EXPECT_EQ(results[1].at(0), 0);
-}
-
-// What is told of a compiler that CC names.
-std::string told_of_compiler(const std::string& compiler) {
-  ProgramBuilder builder(host_target());
-  const char* before = std::getenv("CC");
-  const std::string saved = before ? before : "";
-  setenv("CC", compiler.c_str(), 1);
-  std::string told;
-  try {
-    compile_c(builder.build());
-    ADD_FAILURE() << "must not compile";
-  } catch (const UserError& e) {
-    told = e.what();
-  }
-  if (before)
-    setenv("CC", saved.c_str(), 1);
-  else
-    unsetenv("CC");
-  return told;
-}
-
-TEST(Render, MissingCompilerIsAUserError) {
-  const std::string told = told_of_compiler("no-such-compiler");
-  EXPECT_NE(told.find("needs a C compiler. Received: no program \"no-such-compiler\". Try: install gcc"),
-            std::string::npos)
-      << told;
-}
-
-TEST(Render, CompilerThatIsKilledIsAUserError) {
-  const render::PrivateDirectory directory;
-  const std::filesystem::path killed = directory / "killed";
-  std::ofstream(killed) << "#!/bin/sh\nkill -9 $$\n";
-  std::filesystem::permissions(killed, std::filesystem::perms::owner_all);
-  const std::string told = told_of_compiler(killed.string());
-  EXPECT_NE(told.find("ended by signal 9"), std::string::npos) << told;
-}
-
-// A process that ignores SIGCHLD never learns how its children ended.
-TEST(Render, CompilesWhereNobodyWaitsForChildren) {
-  ProgramBuilder builder(host_target());
-  const auto before = std::signal(SIGCHLD, SIG_IGN);
-  EXPECT_NE(compile_c(builder.build())->function(), nullptr);
-  std::signal(SIGCHLD, before);
 }
 
 }  // namespace
