@@ -299,7 +299,8 @@ class Verifier {
       case Instr::Kind::Store:
         check(verify_reg(map, i, in.args[0]) == in.dtype, "the stored value must have the dtype of the store");
         verify_predicate(in.args[1]);
-        if (map.vector_dim >= 0 && map.vector_dim < map.num_outer && in.access.indirect.empty())
+        if (map.vector_dim >= 0 && map.vector_dim < map.num_outer && in.access.indirect.empty() &&
+            !scope_may_be_empty())
           check(in.access.index.coefficient(map.dims[static_cast<std::size_t>(map.vector_dim)].var) != 0 ||
                     map.dims[static_cast<std::size_t>(map.vector_dim)].extent.bound <= 1,
                 "points of a vector must not store at one place");
