@@ -1,5 +1,4 @@
 // A preparation as JSON: every number as text that reads back as the same double.
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +9,7 @@
 #include "data/cell_reader.h"
 #include "data/preparation.h"
 #include "hotloop/error.h"
+#include "io/json.h"
 
 namespace hotloop::data {
 
@@ -42,8 +42,7 @@ class Reader {
   }
   [[noreturn]] void fail(const std::string& requirement) const {
     throw UserError("preparation", source_ + ": " + (path_.empty() ? "it" : path_) + " " + requirement,
-                    json_.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 60),
-                    "train again: the file does not hold together");
+                    io::shown_json(json_), "train again: the file does not hold together");
   }
   template <class T> T get(const char* key) const {
     const auto it = json_.find(key);
@@ -188,9 +187,12 @@ std::string Preparation::json() const {
 }
 
 Preparation Preparation::parse(std::string_view text, const std::string& source) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded())
+  Json json;
+  try {
+    json = io::parse_json<Json>(text);
+  } catch (const Json::exception&) {
     throw UserError("preparation", source + " must be JSON", "another text", "train again: the file is damaged");
+  }
   const Reader reader(json, source, "");
   if (reader.get<std::string>("format") != format || reader.get<int>("version") != format_version)
     reader.fail("must be a " + std::string(format) + " of version " + std::to_string(format_version));

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <nlohmann/json.hpp>
 
 #include "core/nearest.h"
 #include "hotloop/error.h"
 #include "hotloop/io.h"
 #include "io/crc32c.h"
 #include "io/files.h"
+#include "io/json.h"
 #include "nn/check_params.h"
 
 namespace hotloop::train {
@@ -181,7 +181,7 @@ class Reader {
   Json parse(const std::string& text) const {
     Json json;
     try {
-      json = Json::parse(text);
+      json = io::parse_json<Json>(text);
       const std::uint32_t checksum = json.at("checksum").get<std::uint32_t>();
       json.erase("checksum");
       if (io::crc32c(json.dump(2)) == checksum) return json;

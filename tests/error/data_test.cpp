@@ -314,6 +314,8 @@ TEST(BadPreparation, Texts) {
   EXPECT_EQ(parse("not"),
             "[preparation] p.json must be JSON. Received: another text. Try: train again: the file is "
             "damaged.");
+  constexpr std::size_t deep = 200000;  // as many would overflow the stack where they are copied or printed
+  EXPECT_EQ(parse(std::string(deep, '[') + std::string(deep, ']')), parse("not"));
   EXPECT_EQ(parse("{}"),
             "[preparation] p.json: it must have 'format'. Received: {}. Try: train again: the file does not "
             "hold together.");
