@@ -227,14 +227,14 @@ def logsumexp(x, /, axis=None, *, keepdims=False):
     """log(sum(exp(x))) along `axis` without overflow. Where all are -inf, the logarithm of 0, so is the result, and its derivatives are 0."""
     x = _core.promote("logsumexp", [x], True)[0]
     axes = checked_axes("logsumexp", axis, x.ndim)
-    flat = _with_one_axis(x, axes)[0]
-    return _keep(_core.logsumexp(flat, axes[0] if len(axes) == 1 else flat.ndim - 1), x, axes, keepdims)
+    flat, axis, _ = _with_one_axis(x, axes)
+    return _keep(_core.logsumexp(flat, axis), x, axes, keepdims)
 
 
 def _with_one_axis(x, axes):
-    """x with `axes` as its last one if they are not a single axis already, and the function that puts them back."""
+    """x with `axes` as its last one if they are not a single axis already, that one's place, and the function that puts them back."""
     if len(axes) == 1:
-        return x, lambda flat: flat
+        return x, axes[0], lambda flat: flat
     rest = [a for a in range(x.ndim) if a not in axes]
     order = rest + axes
     moved = _core.append("transpose", [x], {"permutation": order}) if x.ndim else x
@@ -244,7 +244,7 @@ def _with_one_axis(x, axes):
         moved = _core.reshape(flat, [x.shape[a] for a in order])
         return _core.append("transpose", [moved], {"permutation": [order.index(a) for a in range(x.ndim)]}) if x.ndim else moved
 
-    return flat, back
+    return flat, flat.ndim - 1, back
 
 
 @_export(1)
@@ -259,8 +259,8 @@ def log_softmax(x, /, axis=-1):
     """x - logsumexp(x) along `axis`, with all digits also where it is almost 0."""
     x = _core.promote("log_softmax", [x], True)[0]
     axes = checked_axes("log_softmax", axis, x.ndim)
-    flat, back = _with_one_axis(x, axes)
-    return back(_core.log_softmax(flat, axes[0] if len(axes) == 1 else flat.ndim - 1))
+    flat, axis, back = _with_one_axis(x, axes)
+    return back(_core.log_softmax(flat, axis))
 
 
 def _distance(x1, x2):

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <set>
 #include <utility>
 #include <variant>
 
@@ -36,13 +35,11 @@ const ReadAheadWriter::Touched& ReadAheadWriter::touched_in(LoopAround& around) 
   Touched& touched = around.touched.emplace();
   touched.plain = std::ranges::all_of(around.loop->body, is_plain);
   if (!touched.plain) return touched;
-  std::set<int> written;
   for (const Stmt& stmt : around.loop->body)
     for (Touch& t : touches_of(stmt, around.loop->counter)) {
-      if (t.writes) written.insert(t.buffer);
+      if (t.writes) touched.written.insert(t.buffer);
       touched.of_buffer[t.buffer].emplace_back(&stmt, std::move(t));
     }
-  touched.written.assign(written.begin(), written.end());
   return touched;
 }
 

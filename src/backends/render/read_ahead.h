@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,7 +21,7 @@ class ReadAheadWriter : protected CodeWriter {
   struct Touched {
     bool plain = true;
     std::map<int, std::vector<std::pair<const kernel::Stmt*, kernel::Touch>>> of_buffer;
-    std::vector<int> written;  // buffers
+    std::set<int> written;  // buffers
   };
   // A loop around the statements that are written.
   struct LoopAround {

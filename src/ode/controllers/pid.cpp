@@ -47,10 +47,10 @@ class PidRule : public StepSizeRule {
     // Where the field is not defined the error is NaN: a reason to try a shorter step, as any large error is, and as it is that a step was not solved.
     const Value raw = scaled_norm(in.error, error_sizes(larger, rtol_, atol_), dtype);
     const Value infinity = number(std::numeric_limits<double>::infinity());
+    const auto if_solved = [&](Value v) { return in.failed.defined() ? bit_and(v, logical_not(in.failed)) : v; };
     Proposal next;
     next.finite = less(raw, infinity);
-    const Value usable = in.failed.defined() ? bit_and(next.finite, logical_not(in.failed)) : next.finite;
-    const Value error = stop_gradient(select(usable, raw, infinity));
+    const Value error = stop_gradient(select(if_solved(next.finite), raw, infinity));
     next.keep = less(error, number(1));
     // By the length that the step had, which may be another than was proposed: a jump cut it short, or one that was cut short is over.
     const Value length = in.t1 - in.t0;
@@ -58,8 +58,7 @@ class PidRule : public StepSizeRule {
     if (options_.dtmin) {
       at_dtmin =
           less_equal(length, number(*options_.dtmin) + (2 * resolution(dtype)) * maximum(abs(in.t0), abs(in.t1)));
-      if (options_.force_dtmin)
-        next.keep = bit_or(next.keep, in.failed.defined() ? bit_and(at_dtmin, logical_not(in.failed)) : at_dtmin);
+      if (options_.force_dtmin) next.keep = bit_or(next.keep, if_solved(at_dtmin));
     }
 
     Value inverse = 1.0 / error;
